@@ -34,9 +34,9 @@ class Prompts:
 
     count: int
     mean: float
-    most: float | None = None
-    """Upper bound of the mean, if the tokens were counted. None: `prompting.max_prompt_tokens`."""
-    longest: float | None = None
+    most: float = math.inf
+    """Upper bound of the mean; no prompt is longer than `prompting.max_prompt_tokens`."""
+    longest: float = math.inf
     """Upper bound of the longest prompt, in the same way."""
     sources: Mapping[str, float] = field(default_factory=dict)
     """Mapping of source to its share of the problems, for runs with several teachers."""
@@ -117,14 +117,6 @@ class _Answers:
             self.training + other.training,
         )
 
-    def __mul__(self, factor: float) -> _Answers:
-        return _Answers(
-            self.count * factor,
-            self.sampling * factor,
-            self.scoring * factor,
-            self.training * factor,
-        )
-
 
 @dataclass(frozen=True)
 class _Rules:
@@ -148,7 +140,12 @@ class _Rules:
         sampling += self._later_turns(prompt, whole) * samples
         scoring = scored(prompt + hint, [whole] * samples)
         training = trained(prompt, [whole] * samples)
-        return _Answers(samples, self._read(sampling), self._read(scoring), training) * groups
+        return _Answers(
+            samples * groups,
+            self._read(sampling) * groups,
+            self._read(scoring) * groups,
+            training * groups,
+        )
 
     def _later_turns(self, prompt: float, whole: float) -> Tokens:
         """Return what an episode's turns after the first read: with turns of equal length or, without a
@@ -215,14 +212,12 @@ def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> 
         return max(map(alone, config.tinker.named_teachers.values()), key=cost)
     limit = float(config.prompting.max_prompt_tokens)
     train, heldout = work.train, work.heldout
-    longest = limit if train.longest is None else train.longest
+    longest = min(train.longest, limit)
     # Pools may draw the longest repeatedly, and a warm start may leave the long ones.
-    planned = limit if train.most is None else train.most
-    if config.curriculum.order == "pools" or config.learning.warm_start_steps:
-        planned = longest
+    any_order = config.curriculum.order == "pools" or config.learning.warm_start_steps
     most = Workload(
-        replace(train, mean=planned),
-        replace(heldout, mean=limit if heldout.most is None else heldout.most),
+        replace(train, mean=longest if any_order else min(train.most, limit)),
+        replace(heldout, mean=min(heldout.most, limit)),
         completion=float(config.trained_limit),
         teacher_ratios=work.teacher_ratios,
     )

@@ -92,7 +92,7 @@ def load_prices(path: Path | None = None) -> Prices:
         raise ConfigError(
             f"there is no price list {place}", "put it there or change cost.prices"
         ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+    except (OSError, ValueError) as error:
         why = str(error)
         if isinstance(error, ValidationError):
             mistakes = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()]

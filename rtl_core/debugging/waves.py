@@ -124,8 +124,8 @@ def dump(case: Case, executor: Executor) -> Waves:
             f"{key} has no waves of its failing check: the dump reached its limit before",
             "`rtl-distill show ROLLOUT --shell` opens its sandbox for a shorter one",
         )
-    scope = _scope(case, wave.modules, recording)
     interface = case.problem.interface
+    scope = _scope(interface.module if interface else None, wave.modules, recording)
     ports = {port.name: port for port in interface.ports} if interface else {}
     return _window(key, verdict, check, wave, recording, scope, ports)
 
@@ -175,22 +175,13 @@ def _wave(result: JobResult, check: Check | None) -> Wave:
     return Wave(_SUFFIX.sub(b"", head) + separator + body, modules)
 
 
-def _scope(case: Case, modules: Mapping[str, str], recording: Dump) -> str:
+def _scope(demanded: str | None, modules: Mapping[str, str], recording: Dump) -> str:
     """Path of the design in the simulation: the first instance of the demanded module, else the first root
-    with signals."""
-    demanded = case.problem.interface.module if case.problem.interface else None
-    for path, module in modules.items():
-        if module == demanded and path in recording.scopes:
-            return path
-    roots = [
-        path for path in recording.scopes if "." not in path and path != "cocotb_iverilog_dump"
-    ]
-    if not roots:
-        raise HistoryError(
-            f"{case.stored.rollout.key} has no waves: its simulator was ended before it wrote any",
-            "a loop without a delay?",
-        )
-    return roots[0]
+    with signals; empty if there is none."""
+    instances = (path for path, module in modules.items() if module == demanded)
+    roots = (path for path in recording.scopes if "." not in path)
+    own = [path for path in (*instances, *roots) if path in recording.scopes]
+    return next((path for path in own if path != "cocotb_iverilog_dump"), "")
 
 
 def _window(
@@ -202,7 +193,7 @@ def _window(
     scope: str,
     ports: Mapping[str, Port],
 ) -> Waves:
-    own = recording.scopes[scope]
+    own = recording.scopes.get(scope, {})
     named = [own[name] for name in ports if name in own] or list(own.values())
     variables = [variable for variable in named if recording.changed(variable)]
     if not variables:

@@ -35,6 +35,15 @@ _METRICS = """
 SELECT step, map_from_entries(list((name, value) ORDER BY name)) AS metrics FROM step_metrics
 WHERE run = $run AND step >= $first AND ($last IS NULL OR step <= $last) GROUP BY step ORDER BY step
 """
+_STEPS = """
+SELECT s.*, p.problem_ids FROM steps s LEFT JOIN (
+    SELECT step, list(problem_id ORDER BY position) AS problem_ids FROM step_problems WHERE run = $run GROUP BY step) p
+USING (step) WHERE s.run = $run ORDER BY s.step
+"""
+_PROBLEMS = """
+SELECT r.problem_id, fingerprint, r.split, r.position, p.record FROM run_problems r JOIN problems p USING (fingerprint)
+WHERE r.run = $run ORDER BY r.split, r.position NULLS LAST, r.problem_id
+"""
 _NEAREST_ROLLOUTS = """
 SELECT rollout FROM rollouts ORDER BY jaro_winkler_similarity(rollout, $key) DESC, rollout LIMIT 3
 """
@@ -79,18 +88,8 @@ class Reading(Transactions):
 
     def problems_of(self, run: str) -> list[StoredProblem]:
         """The run's problems, ordered by split and position."""
-        order = "run = ? ORDER BY split, position NULLS LAST, problem_id"
-        used = "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = ?)"
-        with self.reading():
-            rows = self._read("run_problems", order, run)
-            problems = self._read("problems", used, run)
-        records = {row["fingerprint"]: row["record"] for row in problems}
-        return [
-            from_row(
-                StoredProblem, row, position=row["position"], record=records[row["fingerprint"]]
-            )
-            for row in rows
-        ]
+        rows = self.rows(_PROBLEMS, run=run)
+        return [StoredProblem(**{**row, "record": json.loads(row["record"])}) for row in rows]
 
     def validations(self, tools_key: str) -> dict[str, ValidationRecord]:
         """Mapping of problem fingerprint to the result of validation with these tools."""
@@ -99,14 +98,8 @@ class Reading(Transactions):
 
     def steps(self, run: str) -> list[StepState]:
         """The run's planned and trained steps in order, each with its problems in order."""
-        problems = defaultdict(list)
-        with self.reading():
-            for row in self._read("step_problems", "run = ? ORDER BY step, position", run):
-                problems[row["step"]].append(row["problem_id"])
-            rows = self._read("steps", "run = ? ORDER BY step", run)
-        return [
-            from_row(StepState, row, problem_ids=tuple(problems[row["step"]])) for row in rows
-        ]
+        rows = self.rows(_STEPS, run=run)
+        return [from_row(StepState, row, problem_ids=row["problem_ids"] or ()) for row in rows]
 
     def trained_steps(self, run: str) -> list[StepState]:
         """The run's trained steps, in order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,14 @@ STORED_CHOICES = 3
 """Number of the teacher's choices that are stored per token."""
 Place = tuple[Any, ...]
 """Values of `PLACE_COLUMNS` for one rollout."""
+
+
+class _Term(NamedTuple):
+    """A row of `reward_terms`."""
+
+    term: str
+    weight: float
+    value: float
 
 
 def prompt_key(prompt_P: Sequence[int]) -> str:
@@ -91,7 +99,9 @@ def verdict_tables(
     ]
     rewards = [(key, reward) for key, _, reward in rows if reward is not None]
     terms = [
-        (key, term, *values) for key, reward in rewards for term, values in reward.terms.items()
+        (key, _Term(term, *values))
+        for key, reward in rewards
+        for term, values in reward.terms.items()
     ]
     ok = {
         f"{stage}_ok": [verdict.stage(stage).status == "passed" for _, verdict in graded]
@@ -110,15 +120,7 @@ def verdict_tables(
         "verdicts": facts("verdicts", graded, places, **ok, graded_at=now),
         **numbered,
         "rewards": facts("rewards", rewards, places),
-        "reward_terms": facts(
-            "reward_terms",
-            [(key, None) for key, *_ in terms],
-            places,
-            **{
-                column: [row[i] for row in terms]
-                for i, column in ((1, "term"), (2, "weight"), (3, "value"))
-            },
-        ),
+        "reward_terms": facts("reward_terms", terms, places),
     }
 
 

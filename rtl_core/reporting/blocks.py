@@ -196,6 +196,7 @@ class Source:
         return statements
 
 
+T = TypeVar("T")
 Subject = TypeVar("Subject", Source, list[Source])
 
 
@@ -336,6 +337,13 @@ def listed(
 
 STACKED: Spec = {"barmode": "stack", "bargap": 0.08, "legend": {"traceorder": "normal"}}
 """Layout of stacked bars."""
+
+
+def spread(items: Sequence[T], most: int) -> list[T]:
+    """At most `most` of these, evenly spread: the first and the last, and some between them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[i * (len(items) - 1) // (most - 1)] for i in range(most)]
 
 
 def left_out(rows: Sequence[Any], total: int, what: str) -> str:

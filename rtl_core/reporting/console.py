@@ -167,33 +167,26 @@ def sparkline(values: list[float], width: int = 24) -> str:
 
 def curves(history: History, runs: list[str]) -> Table:
     """Means of the first and last tenth of each curve, and a sparkline."""
-    table = Table(title="Training", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("run", "curve", "first tenth", "last tenth", "shape"):
-        table.add_column(name, justify="right" if "tenth" in name else "left")
+    rows = []
     for run in runs:
         for curve in curves_of(history, run):
             ends = (f"{end:z.3f}" for end in curve.ends)
-            table.add_row(run, curve.label, *ends, sparkline(curve.values))
-    return table
+            rows.append([run, curve.label, *ends, sparkline(curve.values)])
+    header = "run | curve | first tenth: | last tenth: | shape"
+    return rich_table(blocks.Table("", "Training", "", header, rows))
 
 
 def problem_differences(history: History, first: str, other: str) -> RenderableType:
     """The eight held-out problems on which the last results of two runs differ most."""
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("problem", overflow="fold")
-    for run in (first, other):
-        table.add_column(run, justify="right")
     ends = [run_result(history, run).after for run in (first, other)]
     a, b = (end.rates if end else {} for end in ends)
     shared = a.keys() & b.keys() & same_problems(history, first, other)
     gaps = {problem: abs(a[problem] - b[problem]) for problem in shared}
     largest = sorted((-gap, problem) for problem, gap in gaps.items() if gap)
-    for _, problem in largest[:8]:
-        table.add_row(visible(problem), *(f"{rates[problem]:.0%}" for rates in (a, b)))
-    if not table.row_count:
-        table.add_row(Text("none", style="dim"))
+    rows = [[name, f"{a[name]:.0%}", f"{b[name]:.0%}"] for _, name in largest[:8]]
+    table = blocks.Table("", "", "", f"problem | {first}: | {other}:", rows or [["none"]])
     # Not the table's own title, which would be folded to the width of the table.
     return Group(
         Text(f"Held-out problems on which {first} and {other} differ most", style="italic"),
-        table,
+        rich_table(table),
     )

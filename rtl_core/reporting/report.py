@@ -121,7 +121,6 @@ def page(
     scripts = ((folder / name).read_text(encoding="utf-8") for name in ("roles.js", "page.js"))
     templates = escaping_templates("rtl_core.reporting")
     templates.filters.update(
-        about=_about,
         indented=partial(json.dumps, indent=2, sort_keys=True, default=str),
         typed=_typed,
     )
@@ -266,19 +265,3 @@ def _typed(statements: tuple[Statement, ...]) -> str:
         notes = "".join(f"-- ${name} = {value!r}\n" for name, value in values.items())
         texts.append(f"{notes}{' '.join(statement.sql.split())};")
     return "\n".join(dict.fromkeys(texts))
-
-
-def _about(run: RunRecord) -> list[tuple[str, object]]:
-    """(name, value) pairs on a run for the foot of the page."""
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
-    return [
-        ("run", run.name),
-        ("student", run.student),
-        ("teacher", run.teacher or "–"),
-        ("seed", run.seed),
-        ("created", f"{run.created_at:%Y-%m-%d %H:%M} UTC"),
-        ("ended", f"{run.finished_at:%Y-%m-%d %H:%M} UTC" if run.finished_at else "–"),
-        ("configuration", run.config_hash[:16] or "–"),
-        ("problems", run.problems_hash[:16] or "–"),
-        ("versions", versions or "–"),
-    ]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from rtl_core.history.columns import Row
-from rtl_core.history.records import EvaluationRecord
-from rtl_core.reporting.blocks import Figure, Source
+from rtl_core.reporting.blocks import Figure, Source, spread
 from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.reporting.theme import LEVELS, Spec, faded, layout, part
 
@@ -41,7 +40,8 @@ JOIN problems p ON p.place = a.place GROUP BY ALL ORDER BY ALL
 
 def flow(source: Source) -> Figure | None:
     """How the levels of answers change from one evaluation of the student to the next."""
-    evaluations = _spread(source)
+    every = scheduled_evaluations(source.history, source.run)
+    evaluations = spread([e for e in every if e.policy == "student"], COLUMNS)
     keys = {f"e{i}": e.key for i, e in enumerate(evaluations)}
     if len(keys) < 2:
         return None
@@ -70,16 +70,6 @@ def flow(source: Source) -> Figure | None:
         height=520,
         wide=True,
     )
-
-
-def _spread(source: Source) -> list[EvaluationRecord]:
-    """The scheduled evaluations of the student: at most `COLUMNS`, evenly spread over the run."""
-    every = [
-        e for e in scheduled_evaluations(source.history, source.run) if e.policy == "student"
-    ]
-    if len(every) <= COLUMNS:
-        return every
-    return [every[i * (len(every) - 1) // (COLUMNS - 1)] for i in range(COLUMNS)]
 
 
 def _heading(step: int, x: float) -> Spec:

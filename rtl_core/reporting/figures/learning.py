@@ -16,6 +16,7 @@ from rtl_core.reporting.blocks import (
     curve,
     draw,
     left_out,
+    spread,
     values,
 )
 from rtl_core.reporting.figures import SECTIONS, section
@@ -157,7 +158,7 @@ def rewards(source: Source) -> Figure | None:
     if not rows:
         return None
     every = sorted({r["part"] for r in rows})
-    periods = sorted({every[i * (len(every) - 1) // 3] for i in range(4)})
+    periods = spread(every, 4)
     data = []
     size = rows[0]["size"]
     width = 0.85 * size / len(periods)

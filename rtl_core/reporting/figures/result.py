@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
-
-from rtl_core.learning.intervals import mean_interval
+from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import (
     Block,
@@ -18,13 +17,11 @@ from rtl_core.reporting.blocks import (
     draw,
     plain,
     rates,
-    values,
 )
 from rtl_core.reporting.evaluations import (
     MIXTURE,
     PROBLEMS_SQL,
     ROLES,
-    EvaluationView,
     RunResult,
     over_warm_start,
     run_result,
@@ -143,10 +140,10 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
     """pass@k for every k that the samples allow."""
     data: list[Spec] = []
     for name, view in result.views:
-        rows = source.ask(PROBLEMS_SQL, evaluation=view.record.key)
-        if not rows:
+        source.ask(PROBLEMS_SQL, evaluation=view.record.key)
+        if not view.counts:
             continue
-        counts = list(zip(*values(rows, "samples", "passed"), strict=True))
+        counts = view.counts.values()
         least, _ = min(counts)
         ks = sorted(k for k in {*_KS, *view.record.pass_at_k} if k <= least)
         intervals = [pass_at_k_interval(counts, k) for k in ks]
@@ -172,34 +169,42 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
 
 
 def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
-    rows = source.ask(
-        f"SELECT problem_id, coalesce({label}, category) AS label FROM run_problems WHERE run = $run"
-    )
-    labels = {r["problem_id"]: str(r["label"]) for r in rows}
-    groups = sorted({labels[p] for _, view in result.views for p in view.rates if p in labels})
+    sql = f"SELECT problem_id, coalesce({label}, category) AS label FROM run_problems WHERE run = $run"
+    labels = {r["problem_id"]: r["label"] for r in source.ask(sql)}
+    intervals: dict[tuple[str, str], Interval] = {}
+    for name, view in result.views:
+        own = defaultdict(list)
+        for problem, rate in view.rates.items():
+            if problem in labels:
+                own[labels[problem]].append(rate)
+        intervals |= {(name, group): mean_interval(rates) for group, rates in own.items()}
+    groups = sorted({group for _, group in intervals})
     if label == "difficulty":
         groups = [g for g in ("hard", "medium", "easy") if g in groups]
-    elif len(groups) > 1:
-        _, newest = result.views[min(1, len(result.views) - 1)]
-        groups.sort(key=lambda g: np.mean(_rates(newest, labels, g) or [0.0]))
     if len(groups) < 2:
         return None
-    row = {group: i for i, group in enumerate(groups)}
+    if label != "difficulty":
+        newest, _ = result.views[min(1, len(result.views) - 1)]
+        means = {group: i.mean for (name, group), i in intervals.items() if name == newest}
+        groups.sort(key=lambda group: means.get(group, 0.0))
     data = []
     for place, (name, view) in enumerate(result.views):
-        by_group = {group: _rates(view, labels, group) for group in groups}
-        points = [(group, mean_interval(own)) for group, own in by_group.items() if own]
+        rows = [(i, g) for i, g in enumerate(groups) if (name, g) in intervals]
+        points = [intervals[name, group] for _, group in rows]
         # One above the other within the row, in reading order.
         lift = 0.2 * ((len(result.views) - 1) / 2 - place)
         data.append(
             rates(
                 name,
-                [i for _, i in points],
-                [row[group] + lift for group, _ in points],
+                points,
+                [i + lift for i, _ in rows],
                 ROLES[name],
                 f"%{{customdata[0]}}: %{{x:.1%}} [%{{customdata[1]:.0%}}, "
                 f"%{{customdata[2]:.0%}}], %{{customdata[3]}} problems<extra>{name}</extra>",
-                customdata=[[plain(group), i.lo, i.hi, i.n] for group, i in points],
+                customdata=[
+                    [plain(group), rate.lo, rate.hi, rate.n]
+                    for (_, group), rate in zip(rows, points, strict=True)
+                ],
             )
         )
         source.ask(PROBLEMS_SQL, evaluation=view.record.key)
@@ -212,7 +217,7 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
         dots(
             showlegend=len(result.views) > 1,
             yaxis={
-                "tickvals": list(row.values()),
+                "tickvals": list(range(len(groups))),
                 "ticktext": [plain(g) for g in groups],
                 "range": [-0.6, len(groups) - 0.4],
                 "tickfont": {"size": 12},
@@ -221,7 +226,3 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
         ),
         height=130 + max(3, len(groups)) * (40 if label == "difficulty" else 24),
     )
-
-
-def _rates(view: EvaluationView, labels: dict[str, str], group: str) -> list[float]:
-    return [rate for problem_id, rate in view.rates.items() if labels.get(problem_id) == group]
