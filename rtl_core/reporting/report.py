@@ -76,30 +76,21 @@ def write_report(
         tables = [b for section in filled for b in section.blocks if isinstance(b, Table)]
         linked = [key for table in tables for key in table.links.values()]
         browser = rollouts.sample(history, run_names[0], linked)
-    with replacing(path) as fresh:
-        fresh.write_text(render(history, results, filled, browser, flow_run), encoding="utf-8")
-    return path
-
-
-def render(
-    history: History,
-    results: dict[str, RunResult],
-    filled: list[Section],
-    browser: dict[str, Any] | None,
-    flow_run: str | None = None,
-) -> str:
     runs = [history.existing_run(name) for name in results]
-    result, alone = results[runs[0].name], len(runs) == 1
-    return page(
+    result = results[run_names[0]]
+    text = page(
         filled,
         browser,
         runs,
         headline=headline(result),
         detail=_detail(result),
-        facts=facts(history, runs[0]) if alone else [],
+        facts=facts(history, runs[0]) if len(runs) == 1 else [],
         demo_note=demo_note(runs[0]),
         flow_run=flow_run,
     )
+    with replacing(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")
+    return path
 
 
 def page(

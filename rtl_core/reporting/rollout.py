@@ -23,6 +23,7 @@ from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.reporting.transcript import transcript_view
 from rtl_core.types.rollout import Rollout
+from rtl_grader.grading.interface_check import port_in_words
 from rtl_grader.types.problem import Interface
 from rtl_grader.types.verdict import InterfaceMismatch, Outcome, Verdict
 from rtl_grader.words import visible
@@ -38,15 +39,22 @@ MOST_STEPS = 40
 """Maximum steps of the waveform of an audit."""
 
 
+_LEVEL = """
+SELECT level || CASE WHEN solvable THEN '; another answer' ELSE '; no answer' END || ' of the run solves the problem'
+FROM failure_levels WHERE rollout = $key AND run = $run AND step = $step
+"""
+_AUDIT = """
+SELECT *, coalesce(format('{} cells, {} of them flip-flops, {} levels', cells, flip_flops, levels), '')
+       || coalesce(format('; relative area {:.2f}, levels {:.2f}', relative_area, relative_levels), '') AS netlist
+FROM audits WHERE rollout = $rollout
+"""
+
+
 def level_of(history: History, rollout: Rollout) -> str | None:
     """The kind of failure, and whether another answer of the run solved the problem; None if the answer did
     not fail."""
-    sql = "SELECT level, solvable FROM failure_levels WHERE rollout = $key AND run = $run AND step = $step"
-    rows = history.rows(sql, key=rollout.key, run=rollout.run, step=rollout.step)
-    for row in rows:
-        other = "another answer" if row["solvable"] else "no answer"
-        return f"{row['level']}; {other} of the run solves the problem"
-    return None
+    words = history.column(_LEVEL, key=rollout.key, run=rollout.run, step=rollout.step)
+    return next(iter(words), None)
 
 
 def rollout_view(
@@ -134,10 +142,8 @@ def interface_rows(
     for p in required.parameters:
         default = "" if p.default is None else f" = {p.default}"
         demanded.append(("parameter", p.name, f"parameter{default}"))
-    for port in required.ports:  # in the words of the grader
-        width = "" if port.width is None else f" of {port.width} bits"
-        width = " of 1 bit" if port.width == 1 else width
-        demanded.append(("port", port.name, f"{port.direction or 'port'}{width}"))
+    for port in required.ports:
+        demanded.append(("port", port.name, port_in_words(port)))
     rows = []
     for what, name, expected in demanded:
         missed = wrong.pop((what, name), [])
@@ -202,19 +208,9 @@ def kl_view(stored: StoredRollout, pieces: Sequence[str] | None) -> RenderableTy
 def audit_of(history: History, rollout: str) -> Row | None:
     """The audit of a pass, with the inputs that show a difference as `waveform` and its size in words as
     `netlist`; None without an audit."""
-    rows = history.rows("SELECT * FROM audits WHERE rollout = ?", [rollout])
-    if not rows:
-        return None
-    (row,) = rows
-    netlist = ""
-    if row["cells"] is not None:
-        netlist = "{cells} cells, {flip_flops} of them flip-flops, {levels} levels".format_map(
-            row
-        )
-    if row["relative_area"] is not None:
-        ratios = "; relative area {relative_area:.2f}, levels {relative_levels:.2f}"
-        netlist += ratios.format_map(row)
-    return {**row, "waveform": _waveform(json.loads(row["trace"] or "[]")), "netlist": netlist}
+    for row in history.rows(_AUDIT, rollout=rollout):
+        return {**row, "waveform": _waveform(json.loads(row["trace"] or "[]"))}
+    return None
 
 
 def _waveform(trace: Sequence[Mapping[str, int]]) -> str:
@@ -223,15 +219,16 @@ def _waveform(trace: Sequence[Mapping[str, int]]) -> str:
     steps = list(trace)[-MOST_STEPS:]
     if not steps:
         return ""
-    rows = {name: [f"{step[name]:x}" for step in steps] for name in steps[0]}
-    widths = [max(map(len, values)) for values in zip(*rows.values(), strict=True)]
-    longest = max(map(len, rows))
+    columns, before = [], [""] * len(steps[0])
+    for step in steps:
+        values = [f"{value:x}" for value in step.values()]
+        width = max(map(len, values))
+        changes = zip(before, values, strict=True)
+        columns.append([f"{'.' if now == was else now:>{width}}" for was, now in changes])
+        before = values
+    longest = max(map(len, steps[0]))
     earlier = len(trace) - len(steps)
     lines = [f"({earlier} earlier steps)"] if earlier else []
-    for name, values in rows.items():
-        columns, before = [], ""
-        for value, width in zip(values, widths, strict=True):
-            columns.append(f"{'.' if value == before else value:>{width}}")
-            before = value
-        lines.append(f"{name:<{longest}}  {' '.join(columns)}")
+    for name, *row in zip(steps[0], *columns, strict=True):
+        lines.append(f"{name:<{longest}}  {' '.join(row)}")
     return "\n".join(lines)

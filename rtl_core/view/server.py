@@ -20,7 +20,8 @@ from typing import Annotated, Any
 from cachetools import LRUCache
 from fastapi import Body, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -80,7 +81,7 @@ def create_app(history: History) -> FastAPI:
     _answer_errors(app, renderer)
     _answer_pages(app, renderer)
     _answer_waves(app, renderer)
-    static = _static()
+    colours = _colours()
 
     @app.get("/stamp")
     def stamp() -> Response:
@@ -94,13 +95,15 @@ def create_app(history: History) -> FastAPI:
         headers = {**HEADERS, "Cache-Control": "max-age=3600"}
         return Response(get_plotlyjs(), media_type="text/javascript", headers=headers)
 
-    @app.get("/static/{name}")
-    def file(name: str) -> Response:
-        if name not in static:
-            raise HTTPException(404, "there is no such file")
-        kind, text = static[name]
-        return Response(text, media_type=kind, headers={**HEADERS, "Cache-Control": "no-cache"})
+    @app.get("/static/colours.css")
+    def style() -> Response:
+        return Response(colours, media_type="text/css")
 
+    @app.get("/static/roles.js")
+    def roles() -> Response:
+        return FileResponse(str(files("rtl_core.reporting") / "page" / "roles.js"))
+
+    app.mount("/static", StaticFiles(packages=[("rtl_core.view", "static")]))
     return app
 
 
@@ -275,24 +278,13 @@ def _words(outcome: str | None) -> str:
     )
 
 
-def _static() -> dict[str, tuple[str, str]]:
-    """Mapping of file name to (media type, text) of the static files."""
-    kinds = {"css": "text/css", "js": "text/javascript"}
-    texts = {
-        file.name: (kind, file.read_text(encoding="utf-8"))
-        for file in (files("rtl_core.view") / "static").iterdir()
-        if (kind := kinds.get(file.name.rpartition(".")[2]))
-    }
-    colours = [
+def _colours() -> str:
+    """The style sheet of all colours."""
+    rules = [
         f".fill-{role} {{ fill: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}"
         for role in PALETTE
     ]
-    roles = (files("rtl_core.reporting") / "page" / "roles.js").read_text(encoding="utf-8")
-    return {
-        **texts,
-        "roles.js": ("text/javascript", roles),
-        "colours.css": ("text/css", "\n".join([css_variables(), code.style(), *colours])),
-    }
+    return "\n".join([css_variables(), code.style(), *rules])
 
 
 def serve(history: History, port: int, announce: Tell) -> None:

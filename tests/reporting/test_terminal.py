@@ -166,7 +166,7 @@ def test_compare_shows_settings_that_differ(tmp_path):
 def test_watch_shows_the_progress_of_a_run(demo):
     out = run(demo, "watch", "demo", "--once")
     assert "12 of 12 steps" in out
-    assert f"{100 * demo.evaluation('demo-student-12').pass_at_1:.1f}%" in out
+    assert f"{100 * demo.evaluation('demo-student-12').pass_at_1:.1f} %" in out
     assert "step  12/12" in out
     fresh = run(demo, "watch", "fresh", "--once")
     assert "0 of 0 steps" in fresh

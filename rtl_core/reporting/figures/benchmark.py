@@ -3,8 +3,7 @@ and excluded problems."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,10 +23,15 @@ ALL = "all"
 FAULTLESS = "without known faults"
 
 PROBLEMS_SQL = """
-SELECT p.problem_id, p.samples, p.passed, r.category, r.difficulty
-FROM evaluation_problems p JOIN evaluations e USING (evaluation)
-JOIN run_problems r ON r.run = p.run AND r.problem_id = p.problem_id
-WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples
+WITH answered AS (
+    SELECT [p.samples, p.passed] AS counts, r.category, r.difficulty, json_keys(e.errata) AS faulty, p.problem_id
+    FROM evaluation_problems p JOIN evaluations e USING (evaluation)
+    JOIN run_problems r ON r.run = p.run AND r.problem_id = p.problem_id
+    WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples)
+SELECT coalesce(category, 'all') AS category, coalesce(difficulty, 'all') AS difficulty, list(counts) AS counts
+FROM answered GROUP BY CUBE (category, difficulty)
+UNION ALL SELECT 'without known faults', coalesce(difficulty, 'all'), list(counts)
+FROM answered WHERE len(faulty) > 0 AND NOT list_contains(faulty, problem_id) GROUP BY CUBE (difficulty)
 """
 UNANSWERED_SQL = """
 SELECT count(DISTINCT problem_id) AS n FROM rollouts
@@ -74,13 +78,9 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
     rows = source.ask(PROBLEMS_SQL, evaluation=record.key)
     (cost,) = source.ask(COST_SQL, evaluation=record.key)
     (unanswered,) = source.ask(UNANSWERED_SQL, evaluation=record.key)
-    cells: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    for row in rows:
-        sound = record.errata and row["problem_id"] not in record.errata
-        for category in (row["category"], ALL, *([FAULTLESS] if sound else [])):
-            for difficulty in (row["difficulty"], ALL):
-                cells[category, difficulty].append((row["samples"], row["passed"]))
-    difficulties = [*(d for d in DIFFICULTIES if (ALL, d) in cells), ALL]
+    cells = {(row["category"], row["difficulty"]): row["counts"] or [] for row in rows}
+    problems = counted(len(cells.get((ALL, ALL), [])), "problem")
+    difficulties = [d for d in (*DIFFICULTIES, ALL) if cells.get((ALL, d))]
     categories = {
         name: f"{name} {CATEGORIES.get(name, '')}".strip() for name, _ in sorted(cells)
     }
@@ -88,7 +88,7 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
         if categories.pop(last, None):
             categories[last] = last
     caption = (
-        f"{counted(len(rows), 'problem')}, {counted(record.samples, 'answer')} each; "
+        f"{problems}, {counted(record.samples, 'answer')} each; "
         f"[95 % interval over problems]; {kind_in_words(record, cost)}."
     )
     ks = sorted({1, *record.pass_at_k})
@@ -102,15 +102,14 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
             [
                 [words, *(_cell(cells.get((category, d)), k) for d in difficulties)]
                 for category, words in categories.items()
-            ]
-            if rows
-            else [],
+                if cells.get((category, ALL))
+            ],
         )
         for k in ks
     ]
 
 
-def _cell(counts: list[tuple[int, int]] | None, k: int) -> str:
+def _cell(counts: Sequence[tuple[int, int]] | None, k: int) -> str:
     """pass@k over problems with these (samples, passed), or a dash."""
     if not counts:
         return "–"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rtl_core.history.columns import Row
 from rtl_core.reporting.blocks import (
     Block,
     Figure,
@@ -27,10 +26,11 @@ WITH ordered AS (SELECT problem_id, difficulty,
                  AND problem_id IN (SELECT problem_id FROM step_problems WHERE run = $run)),
 chosen AS (SELECT * FROM ordered WHERE problems <= $most OR place = 0
            OR place * $most // problems > (place - 1) * $most // problems)
-SELECT c.problem_id, c.difficulty, c.place, c.problems, g.epoch,
-       sum(g.passed) AS passed, sum(g.samples) AS samples
+SELECT c.problem_id, c.place, c.problems, g.epoch, sum(g.passed) / sum(g.samples) AS rate,
+       format('{}, {} of {} passed', c.difficulty, CAST(sum(g.passed) AS BIGINT),
+              CAST(sum(g.samples) AS BIGINT)) AS words
 FROM chosen c JOIN group_record g ON g.run = $run AND g.problem_id = c.problem_id
-GROUP BY ALL ORDER BY c.place, g.epoch
+GROUP BY c.problem_id, c.difficulty, c.place, c.problems, g.epoch ORDER BY c.place, g.epoch
 """
 
 
@@ -48,17 +48,17 @@ def curriculum(source: Source) -> Figure | None:
     rows = source.ask(_CURRICULUM, most=ROWS)
     if not rows:
         return None
-    problems = list(dict.fromkeys((r["problem_id"], r["difficulty"]) for r in rows))
+    problems = list(dict.fromkeys(r["problem_id"] for r in rows))
     epochs = sorted({r["epoch"] for r in rows})
     cell = {(r["problem_id"], r["epoch"]): r for r in rows}
     grid, words = [], []
     for epoch in epochs:
-        visits = [cell.get((problem, epoch)) for problem, _ in problems]
-        grid.append([float(r["passed"] / r["samples"]) if r else None for r in visits])
-        words.append([_visit(*pair) for pair in zip(problems, visits, strict=True)])
+        visits = [cell.get((problem, epoch)) for problem in problems]
+        grid.append([r and r["rate"] for r in visits])
+        words.append([plain(r["words"]) if r else "" for r in visits])
     trace = part(
         "heatmap",
-        x=[plain(p) for p, _ in problems],
+        x=list(map(plain, problems)),
         y=[f"epoch {e + 1}" for e in epochs],
         z=grid,
         customdata=words,
@@ -81,15 +81,6 @@ def curriculum(source: Source) -> Figure | None:
         height=110 + 26 * min(len(epochs), 16),
         wide=True,
     )
-
-
-def _visit(problem: tuple[str, str], row: Row | None) -> str:
-    """The tooltip of a problem, with its difficulty, in an epoch; empty where it was not tried."""
-    if row is None:
-        return ""
-    _, difficulty = problem
-    passed, samples = (f"{row[name]:.0f}" for name in ("passed", "samples"))
-    return f"{plain(difficulty)}, {passed} of {samples} passed"
 
 
 def time_table(source: Source) -> Table:

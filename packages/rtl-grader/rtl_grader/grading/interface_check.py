@@ -82,7 +82,7 @@ def _port_differences(
                 port.name, answer
             ):
                 yield mismatch_of(
-                    MismatchKind.MISSING_PORT, port.name, _describe(port), "nothing"
+                    MismatchKind.MISSING_PORT, port.name, port_in_words(port), "nothing"
                 )
             continue
         if port.direction and other.direction and port.direction != other.direction:
@@ -95,7 +95,7 @@ def _port_differences(
         if port.form and other.form and not _fits(other.form, port.form):
             yield mismatch_of(MismatchKind.WRONG_TYPE, port.name, port.form, other.form)
     for port in theirs.values() if expected.exact else ():
-        yield mismatch_of(MismatchKind.EXTRA_PORT, port.name, "nothing", _describe(port))
+        yield mismatch_of(MismatchKind.EXTRA_PORT, port.name, "nothing", port_in_words(port))
 
 
 def _fits(form: str, demand: str) -> bool:
@@ -334,7 +334,7 @@ def in_bits(width: int | str) -> str:
     return f"{width} bits"
 
 
-def _describe(port: Port) -> str:
+def port_in_words(port: Port) -> str:
     words = port.direction or "port"
     if port.width is None:
         return words
