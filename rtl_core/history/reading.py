@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from rtl_core.errors import HistoryError
@@ -263,6 +264,10 @@ def _stored_rollouts(
             terms={t["term"]: (t["weight"], t["value"]) for t in terms[key]},
         )
 
+    def reading(key: str) -> TeacherReading:
+        spans = np.array(readings[key]["spans"], np.int32).reshape(-1, 4)
+        return from_row(TeacherReading, readings[key], spans_S4=spans)
+
     return [
         StoredRollout(
             rollout=from_row(
@@ -275,7 +280,7 @@ def _stored_rollouts(
             teacher=from_row(
                 TeacherRecord,
                 {**scores[key], **teacher[key]},
-                reading=TeacherReading.of_row(readings[key]) if key in readings else None,
+                reading=reading(key) if key in readings else None,
             )
             if key in scores
             else None,

@@ -182,12 +182,6 @@ class TeacherReading:
     logprobs_U: np.ndarray | Sequence[float]
     spans_S4: SpanArray
 
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> TeacherReading:
-        """Return the reading of a row of `teacher_readings`."""
-        spans = np.array(row["spans"], np.int32).reshape(-1, 4)
-        return cls(row["tokens_U"], row["logprobs_U"], spans)
-
 
 @dataclass(frozen=True, slots=True)
 class TeacherRecord:

@@ -12,6 +12,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.columns import Row
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
+from rtl_core.reporting.evaluations import RunResult, run_result
 from rtl_core.reporting.text import cell
 from rtl_core.reporting.theme import Spec, axis, faded, layout, part
 
@@ -89,15 +90,6 @@ class Section:
     blocks: Sequence[Block]
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The periods by which a run's change is shown: its epochs, or quarters of a run with one epoch."""
-
-    name: Literal["epoch", "quarter"]
-    sql: str
-    """SQL expression over the columns `epoch` and `step` for the number of a row's part, from 0."""
-
-
 _TRAINED = """
 SELECT count(DISTINCT epoch) AS epochs, coalesce(max(step), 0) + 1 AS steps FROM steps
 WHERE run = $run AND status = 'trained'
@@ -122,6 +114,11 @@ class Source:
         """Number of `epochs` with trained steps, and of `steps` up to the last trained one (at least 1)."""
         (row,) = self.history.rows(_TRAINED, run=self.run)
         return row
+
+    @cached_property
+    def result(self) -> RunResult:
+        """The main evaluations of the run."""
+        return run_result(self.history, self.run)
 
     def width(self, most: int = 40) -> int:
         """Number of steps per point of a curve, so that a run of any length has at most `most` points."""
@@ -156,12 +153,13 @@ class Source:
         )
 
     @property
-    def parts(self) -> Parts:
-        """The parts of the run so far."""
+    def parts(self) -> tuple[str, str]:
+        """The periods by which the run's change is shown: `epoch`, or `quarter` of a run with one epoch; and an SQL
+        expression over the columns `epoch` and `step` for the number of a row's period, from 0."""
         epochs, steps = self._trained["epochs"], self._trained["steps"]
         if epochs > 1 or steps < 4:
-            return Parts("epoch", "epoch")
-        return Parts("quarter", f"least(3, step * 4 // {steps})")
+            return "epoch", "epoch"
+        return "quarter", f"least(3, step * 4 // {steps})"
 
     def ask(self, sql: str, **params: Any) -> list[Row]:
         """Rows of a query; the parameters `$run` and `$width` have defaults."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from rtl_core.reporting.blocks import Block, Figure, Source, draw
-from rtl_core.reporting.evaluations import run_result
 from rtl_core.reporting.figures import by_problem, compare, health, learning
 from rtl_core.reporting.figures.held_out import Against, held_out
 from rtl_core.reporting.theme import Spec
@@ -60,7 +59,7 @@ def stepped(source: Source, build: Callable[[Source], Figure]) -> Figure:
 
 def problems(source: Source) -> Figure | None:
     """The report's dots of problems; each opens the answers after training."""
-    figure = by_problem.by_problem(source, run_result(source.history, source.run))
+    figure = by_problem.by_problem(source)
     return figure and _linked(
         figure,
         "",

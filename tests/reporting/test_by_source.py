@@ -44,7 +44,7 @@ def test_each_source_has_its_own_rates_with_intervals_and_paired_gain(mixed, sou
     assert (rate.mean, rate.lo, rate.hi) == pytest.approx((mean, lo, hi))
     assert part.after.record.n_problems == part.gain.n == n
     assert part.after.record.pass_at_k[1] == pytest.approx(mean)
-    table = "\n".join(" ".join(row) for row in result.table(Source(mixed, "both"), found).rows)
+    table = "\n".join(" ".join(row) for row in result.table(Source(mixed, "both")).rows)
     for shown in (text_of(before_after_table(mixed, "both")), table):
         assert f"{100 * mean:.1f} %" in shown
         assert f"[{100 * lo:.1f}, {100 * hi:.1f}]" in shown

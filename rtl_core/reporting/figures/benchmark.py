@@ -3,17 +3,16 @@ and excluded problems."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import Block, Source, Table, draw
-from rtl_core.reporting.evaluations import COST_SQL, kind_in_words, run_result
+from rtl_core.reporting.evaluations import COST_SQL, kind_in_words
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.figures.result import by_label, forest, pass_at_k
+from rtl_core.reporting.figures.result import by_difficulty, by_family, forest, pass_at_k
 from rtl_core.reporting.text import figure_kind, rate_in_words
 from rtl_grader.types.problem import CATEGORIES
 from rtl_grader.words import counted
@@ -49,23 +48,17 @@ def blocks(source: Source) -> list[Block]:
     tables = tables_of(source.history, source.run)
     if not tables:
         return []
-    result = run_result(source.history, source.run)
-    drawn: list[Callable[..., Block | None]] = [forest] if result.mixed else []
-    drawn += [
-        pass_at_k,
-        *(partial(by_label, label=label) for label in ("difficulty", "family")),
-    ]
-    return [*tables, *draw(source, *(partial(build, result=result) for build in drawn))]
+    first = [forest] if source.result.mixed else []
+    return [*tables, *draw(source, *first, pass_at_k, by_difficulty, by_family)]
 
 
 def tables_of(history: History, run: str) -> list[Table]:
     """The tables of a run that only evaluates; empty for any other run, and before its evaluation has ended."""
-    result = run_result(history, run)
-    purpose = history.existing_run(run).setting("run", "purpose")
-    if purpose != "evaluation" or result.after is None:
-        return []
     source = Source(history, run)
-    drawn = tables(source, result.after.record)
+    purpose = history.existing_run(run).setting("run", "purpose")
+    if purpose != "evaluation" or source.result.after is None:
+        return []
+    drawn = tables(source, source.result.after.record)
     statements = source.take_statements()
     return [replace(table, sql=statements) for table in drawn]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rtl_core.reporting.blocks import Figure, Source, curve, plain, values
-from rtl_core.reporting.evaluations import RunResult
 from rtl_core.reporting.theme import Spec, axis, layout
 
 _SIDES = {
@@ -33,9 +32,9 @@ FROM placed ORDER BY problem_id
 """
 
 
-def by_problem(source: Source, result: RunResult) -> Figure | None:
+def by_problem(source: Source) -> Figure | None:
     """pass@1 before and after by problem; `ids` of the dots are the problems."""
-    before, after = result.before, result.after
+    before, after = source.result.before, source.result.after
     if before is None or after is None:
         return None
     rows = source.ask(_DOTS, before=before.record.key, after=after.record.key)

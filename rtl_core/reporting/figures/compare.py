@@ -27,7 +27,6 @@ from rtl_core.reporting.evaluations import (
     EvaluationView,
     RunResult,
     paired_rates,
-    run_result,
     same_problems,
 )
 from rtl_core.reporting.figures.gain_parts import causes
@@ -98,7 +97,7 @@ def blocks(sources: list[Source]) -> list[Block]:
 def results(sources: list[Source]) -> Figure:
     points: dict[str, list[tuple[str, Interval]]] = {}
     for source in sources:
-        for name, view in run_result(source.history, source.run).views:
+        for name, view in source.result.views:
             points.setdefault(name, []).append((source.run, view.pass_at_1))
         source.ask(_RESULTS)
     data = [
@@ -126,7 +125,7 @@ def results(sources: list[Source]) -> Figure:
 def table(sources: list[Source]) -> Table:
     """Last results compared with those of the first run, paired by problem: by source of problems and for
     all together."""
-    results = [run_result(source.history, source.run) for source in sources]
+    results = [source.result for source in sources]
     # A run with one source is compared with the same source of a run with several.
     labels: list[str] = []
     if any(result.mixed for result in results):
@@ -174,7 +173,7 @@ def failures(sources: list[Source]) -> Table:
     header = "answers"
     shares: list[dict[str, float]] = []
     for source in sources:
-        result = run_result(source.history, source.run)
+        result = source.result
         for name, view in (("before", result.before), ("after", result.after)):
             if view is not None:
                 rows = source.ask(_LEVELS, evaluation=view.record.key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rtl_core.history.columns import Row
 from rtl_core.history.named_queries import named_query
 from rtl_core.reporting.blocks import Source, Table
-from rtl_core.reporting.evaluations import ALL_SOURCES, run_result
+from rtl_core.reporting.evaluations import ALL_SOURCES
 from rtl_core.reporting.theme import LEVELS
 
 _BEFORE = "before:", "after:"
@@ -16,12 +16,11 @@ _SQL = "\n".join(_LINES)
 
 def causes(sources: list[Source]) -> Table:
     """The parts of each run's gain in pass@1, by source of problems if a run has several."""
-    results = [run_result(source.history, source.run) for source in sources]
-    several, mixed = len(sources) > 1, any(result.mixed for result in results)
+    several, mixed = len(sources) > 1, any(source.result.mixed for source in sources)
     lines: list[list[str]] = []
     rows: list[Row] = []
-    for source, result in zip(sources, results, strict=True):
-        for label, _ in result.parts:
+    for source in sources:
+        for label, _ in source.result.parts:
             names = [source.run] * several + [label or ALL_SOURCES] * mixed
             found = _rows(source, "cause", "" if label == ALL_SOURCES else label)
             lines += [[*names, *_cause(row)] for row in found]

@@ -153,8 +153,8 @@ def outcomes(source: Source) -> Figure:
 
 def rewards(source: Source) -> Figure | None:
     """Histogram of the rewards of the training answers, for a few periods of the run."""
-    parts = source.parts
-    rows = source.ask(_REWARDS.format(part=parts.sql))
+    kind, sql = source.parts
+    rows = source.ask(_REWARDS.format(part=sql))
     if not rows:
         return None
     every = sorted({r["part"] for r in rows})
@@ -166,15 +166,15 @@ def rewards(source: Source) -> Figure | None:
     for i, (part, depth) in enumerate(zip(periods, depths, strict=True)):
         mine = [r for r in rows if r["part"] == part]
         x, shares, answers = values(mine, "reward", "share", "answers")
-        name, colour = f"{parts.name} {part + 1}", faded("@after", round(depth, 2))
+        name, colour = f"{kind} {part + 1}", faded("@after", round(depth, 2))
         hover = "%{y:.1%} (%{customdata} answers)"
         place = {"width": width, "offset": (i - len(periods) / 2) * width}
         data.append(bar(name, x, shares, colour, hover, customdata=answers, **place))
     return Figure(
         "rewards",
-        f"Rewards by {parts.name}",
+        f"Rewards by {kind}",
         f"Share of the training answers with a reward around each value (± {size / 2:g}); the stronger, the "
-        f"later the {parts.name}.{left_out(periods, len(every), 'epochs')}",
+        f"later the {kind}.{left_out(periods, len(every), 'epochs')}",
         data,
         layout(xaxis=axis("reward"), yaxis=axis("share of answers", tickformat=".0%")),
     )

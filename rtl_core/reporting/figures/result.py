@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from functools import partial
 
 from rtl_core.learning.intervals import Interval, mean_interval
@@ -22,9 +21,7 @@ from rtl_core.reporting.evaluations import (
     MIXTURE,
     PROBLEMS_SQL,
     ROLES,
-    RunResult,
     over_warm_start,
-    run_result,
 )
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.by_problem import by_problem
@@ -50,28 +47,25 @@ SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND
     place=10,
 )
 def blocks(source: Source) -> list[Block]:
-    result = run_result(source.history, source.run)
     run = source.history.existing_run(source.run)
-    if not result.views or run.setting("run", "purpose") == "evaluation":
+    if not source.result.views or run.setting("run", "purpose") == "evaluation":
         return []
-    first: list[Callable[..., Block | None]] = [forest, pass_at_k, table, by_problem]
-    then = [partial(by_label, label=label) for label in ("difficulty", "family")]
     # Two evaluations by step are those of the first figure.
     least: dict[Against, int] = {"step": 3, "time": 2, "cost": 2}
     curves = [
         partial(held_out, against=against)
         for against, evaluations in least.items()
-        if len(result.student) >= evaluations
+        if len(source.result.student) >= evaluations
     ]
     return [
-        *draw(source, *(partial(build, result=result) for build in first)),
+        *draw(source, forest, pass_at_k, table, by_problem),
         *draw([source], *curves),
-        *draw(source, *(partial(build, result=result) for build in then)),
+        *draw(source, by_difficulty, by_family),
     ]
 
 
-def forest(source: Source, result: RunResult) -> Figure:
-    data = []
+def forest(source: Source) -> Figure:
+    data, result = [], source.result
     views = [(label, *named) for label, part in result.parts for named in part.views]
     for label, name, view in reversed(views):
         row = f"{label}: {name}" if label and len(result.views) > 1 else label or name
@@ -111,7 +105,8 @@ def forest(source: Source, result: RunResult) -> Figure:
     )
 
 
-def table(source: Source, result: RunResult) -> Table:
+def table(source: Source) -> Table:
+    result = source.result
     ks, rows = result.ks, []
     for label, part in result.parts:
         for name, view in part.views:
@@ -136,9 +131,10 @@ def table(source: Source, result: RunResult) -> Table:
     )
 
 
-def pass_at_k(source: Source, result: RunResult) -> Figure | None:
+def pass_at_k(source: Source) -> Figure | None:
     """pass@k for every k that the samples allow."""
     data: list[Spec] = []
+    result = source.result
     for name, view in result.views:
         source.ask(PROBLEMS_SQL, evaluation=view.record.key)
         if not view.counts:
@@ -168,7 +164,16 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
     )
 
 
-def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
+def by_difficulty(source: Source) -> Figure | None:
+    return _by_label(source, "difficulty")
+
+
+def by_family(source: Source) -> Figure | None:
+    return _by_label(source, "family")
+
+
+def _by_label(source: Source, label: str) -> Figure | None:
+    result = source.result
     sql = f"SELECT problem_id, coalesce({label}, category) AS label FROM run_problems WHERE run = $run"
     labels = {r["problem_id"]: r["label"] for r in source.ask(sql)}
     intervals: dict[tuple[str, str], Interval] = {}
