@@ -54,15 +54,15 @@ def check_card(
     faults = [f"card, {name}: altered since it was sealed" for name in changed]
     if card.protocol.hash != sha256_of(card.protocol.settings):
         faults.append("card, protocol: its hash is not that of its settings")
+    usable, graded = [], []
     for claim in claims:
         faults += [f"{claim.name}: {kind}: {detail}" for kind, detail in claim.differences]
-        if claim.record and claim.record.id not in card.problems:
-            faults.append(f"{claim.name}: the card has no such problem")
-    usable = [
-        {**claim.raw, "id": claim.record.id, "sample": claim.record.sample}
-        for claim in claims
-        if claim.record and claim.record.id in card.problems
-    ]
+        if record := claim.record:
+            graded.append(record.conditions)
+            if record.id in card.problems:
+                usable.append({**claim.raw, "id": record.id, "sample": record.sample})
+            else:
+                faults.append(f"{claim.name}: the card has no such problem")
     if not usable:
         why = f"{verdicts} has no verdict on a problem of {path}"
         raise ProblemError(why, "name the records of this card after it")
@@ -76,7 +76,7 @@ def check_card(
         missing = [sample for sample in one.verdicts if (name, sample) not in there]
         faults += [f"{name} sample {sample}: its verdict is missing" for sample in missing]
     faults += _departures(card)
-    faults += _by_settings(card, [claim.record.conditions for claim in claims if claim.record])
+    faults += _by_settings(card, graded)
     labels = {name: dict(problem) for name, problem in card.problems.items()}
     theirs = card.model_copy(update=derived(usable, labels, set(card.kinds)))
     ours, others = (one.model_dump(mode="json") for one in (card, theirs))

@@ -40,30 +40,28 @@ def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[Line]:
 
 def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> Line:
     r, verdict, reward, teacher = stored.rollout, stored.verdict, stored.reward, stored.teacher
+    terms = reward.terms.items() if reward else ()
     line: Line = {
         "rollout": r.key,
         **{name: getattr(r, name) for name in columns_of("rollouts") if hasattr(r, name)},
+        "prompt": prompts.get(r.problem_id),
+        "n_tokens": r.n_own,
+        "verdict": verdict and verdict.model_dump(mode="json"),
+        "reward": reward and reward.total,
+        "reward_terms": reward and {t: {"weight": w, "value": v} for t, (w, v) in terms},
+        "advantage": stored.credit and stored.credit.advantage,
+        "trained_reward": stored.credit and stored.credit.reward,
+        "teacher_kl": teacher
+        and {k: getattr(teacher, f"{k}_mean") for k in ("k1", "k2", "k3")},
     }
-    line["prompt"] = prompts.get(r.problem_id)
-    line["n_tokens"] = r.n_own
-    line["verdict"] = verdict.model_dump(mode="json") if verdict else None
-    line["reward"] = reward.total if reward else None
-    line["reward_terms"] = (
-        {t: {"weight": w, "value": v} for t, (w, v) in reward.terms.items()} if reward else None
-    )
-    line["advantage"] = stored.credit.advantage if stored.credit else None
-    line["trained_reward"] = stored.credit.reward if stored.credit else None
-    means = {k: getattr(teacher, f"{k}_mean") for k in ("k1", "k2", "k3")} if teacher else None
-    line["teacher_kl"] = means
     if tokens:
         line |= {
             "prompt_tokens": list(r.prompt_P),
             "tokens": list(r.tokens_T),
             "logprobs": list(r.logprobs_T),
+            **({"own": list(r.own_T)} if r.own_T else {}),
+            "teacher_logprobs": teacher and [float(v) for v in teacher.logprobs_T],
         }
-        if r.own_T:
-            line["own"] = list(r.own_T)
-        line["teacher_logprobs"] = [float(v) for v in teacher.logprobs_T] if teacher else None
     return line
 
 

@@ -32,6 +32,15 @@ class _Term(NamedTuple):
     value: float
 
 
+class _Choice(NamedTuple):
+    """A row of `teacher_choices`."""
+
+    rollout: str
+    position: int
+    tokens: np.ndarray
+    logprobs: np.ndarray
+
+
 def prompt_key(prompt_P: Sequence[int]) -> str:
     """128-bit hash of the tokens, under which a prompt is stored once."""
     return hashlib.sha256(np.asarray(prompt_P, dtype=np.int32).tobytes()).hexdigest()[:32]
@@ -130,17 +139,18 @@ def teacher_tables(
     """Rows of `teacher_tokens`, `teacher_scores`, `teacher_choices` and `teacher_readings`."""
     read = [(r.rollout, r.reading) for r in rows if r.reading is not None]
     chosen = [
-        (r.rollout, at, r.choices) for r in rows if r.choices is not None for at in r.choices_at
+        _Choice(
+            r.rollout,
+            at,
+            r.choices.tokens_TK[at, :STORED_CHOICES],
+            r.choices.logprobs_TK[at, :STORED_CHOICES],
+        )
+        for r in rows
+        if r.choices is not None
+        for at in r.choices_at
     ]
     return {
-        "teacher_choices": table(
-            "teacher_choices",
-            [],
-            rollout=[key for key, _, _ in chosen],
-            position=[at for _, at, _ in chosen],
-            tokens=[choices.tokens_TK[at, :STORED_CHOICES] for _, at, choices in chosen],
-            logprobs=[choices.logprobs_TK[at, :STORED_CHOICES] for _, at, choices in chosen],
-        ),
+        "teacher_choices": table("teacher_choices", chosen),
         "teacher_readings": table(
             "teacher_readings",
             [reading for _, reading in read],

@@ -10,6 +10,7 @@ import numpy as np
 
 from rtl_core.history.store import History
 from rtl_core.learning.equal_difficulty import SUFFIX
+from rtl_core.reporting.blocks import Source
 
 METRICS = {
     "reward": "env/all/reward/total",
@@ -17,10 +18,6 @@ METRICS = {
     "teacher KL": "teacher_kl",
 }
 """Quantity -> the metric that each trained step recorded."""
-_POINTS = """
-SELECT name, list(step ORDER BY step) AS steps, list(value ORDER BY step) AS y FROM step_metrics
-WHERE run = $run AND list_contains($names, name) GROUP BY name
-"""
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,6 @@ class Curve:
     """A quantity by trained step, in order; never empty."""
 
     quantity: str
-    steps: list[int]
     values: list[float]
     kind: Literal["", "at equal difficulty", "raw"] = ""
     """`raw` if there is also a curve at equal difficulty."""
@@ -48,11 +44,11 @@ class Curve:
 def curves_of(history: History, run: str) -> Iterator[Curve]:
     """The curves for which a run has data."""
     names = [metric + suffix for metric in METRICS.values() for suffix in ("", SUFFIX)]
-    rows = history.rows(_POINTS, run=run, names=names)
-    points = {row["name"]: (row["steps"], row["y"]) for row in rows}
+    points = Source(history, run).recorded(1, *names)
     for quantity, metric in METRICS.items():
-        equal = points.get(metric + SUFFIX)
+        _, equal = points.get(metric + SUFFIX, ([], []))
+        _, raw = points.get(metric, ([], []))
         if equal:
-            yield Curve(quantity, *equal, "at equal difficulty")
-        if metric in points:
-            yield Curve(quantity, *points[metric], "raw" if equal else "")
+            yield Curve(quantity, equal, "at equal difficulty")
+        if raw:
+            yield Curve(quantity, raw, "raw" if equal else "")

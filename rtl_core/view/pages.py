@@ -262,11 +262,13 @@ def rollout(
         overlay = "surprise" if overlays["kl"].values is None else "kl"
     source = details.problem.source if details.problem else None
     writer = pieces.writer_of(details.run, stored.rollout.policy, source)
-    texts = pieces.pieces(details.run, stored.rollout.tokens_T, model=writer)
-    read_texts = None
+    known = pieces.pieces(details.run, stored.rollout.tokens_T, model=writer)
+    texts = known or tokens.numbers(stored.rollout.tokens_T)
+    read_texts: list[str] = []
     if stored.teacher and stored.teacher.reading:
         read_U, teacher = stored.teacher.reading.tokens_U, stored.teacher.teacher
-        read_texts = pieces.pieces(details.run, read_U, model=teacher)
+        read = pieces.pieces(details.run, read_U, model=teacher)
+        read_texts = read or tokens.numbers(read_U)
     choices = tokens.teacher_choices(history, key, partial(pieces.pieces, details.run))
     against = against if against in details.others and details.problem is not None else ""
     files = details.answer.files if details.answer else {}
@@ -293,7 +295,7 @@ def rollout(
         strongest=tokens.strongest(overlays, overlay, texts),
         choices=choices,
         read=tokens.read_by_teacher(stored, overlays["kl"], read_texts),
-        named=texts is not None,
+        named=known is not None,
         start=start,
         most_tokens=tokens.MOST,
         previous=keys[at - 1] if at > 0 else None,

@@ -92,6 +92,11 @@ def overlays(
     return {overlay.name: overlay for overlay in overlays}
 
 
+def numbers(tokens: Sequence[int]) -> list[str]:
+    """The texts of tokens without a tokenizer."""
+    return [f"#{token} " for token in tokens]
+
+
 def teacher_choices(
     history: History, key: str, texts_of: Callable[[list[int]], Sequence[str] | None]
 ) -> dict[int, str]:
@@ -100,10 +105,9 @@ def teacher_choices(
     sql = "SELECT position, tokens, logprobs FROM teacher_choices WHERE rollout = ? ORDER BY position"
     choices = {}
     for row in history.rows(sql, [key]):
-        texts = texts_of(row["tokens"]) or [f"#{token}" for token in row["tokens"]]
+        texts = texts_of(row["tokens"]) or numbers(row["tokens"])
         pairs = zip(texts, map(math.exp, row["logprobs"]), strict=True)
-        first, *others = (f"`{text}`, {p:.2f}" for text, p in pairs)
-        words = "; or ".join(filter(None, (first, "; ".join(others))))
+        words = "; or ".join(f"`{text}`, {p:.2f}" for text, p in pairs)
         choices[row["position"]] = f"the teacher would have written {words}"
     return choices
 
@@ -187,7 +191,7 @@ def tokens_from(
     stored: StoredRollout,
     overlays: Mapping[str, Overlay],
     name: str,
-    texts: Sequence[str] | None,
+    texts: Sequence[str],
     choices: Mapping[int, str],
     start: int = 0,
 ) -> list[Token]:
@@ -208,14 +212,11 @@ def tokens_from(
                 words.append(f"{overlay.title} {overlay.values[i]:+z.3f}")
         words += [choices[i]] if i in choices else []
         shade = "" if shading.values is None else shading.shade(float(shading.values[i]))
-        text = texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} "
-        rows.append(Token(text, shade, "\n".join(words)))
+        rows.append(Token(texts[i], shade, "\n".join(words)))
     return rows
 
 
-def read_by_teacher(
-    stored: StoredRollout, kl: Overlay, texts: Sequence[str] | None
-) -> list[Token]:
+def read_by_teacher(stored: StoredRollout, kl: Overlay, texts: Sequence[str]) -> list[Token]:
     """The answer in the tokens of a teacher with other tokens, at most `MOST`, shaded by the KL of their span. `texts`
     are theirs."""
     if stored.teacher is None or stored.teacher.reading is None or kl.values is None:
@@ -225,8 +226,7 @@ def read_by_teacher(
     for t, t_end, u, u_end in read.spans_S4.tolist():
         kl_U[u:u_end] = kl.values[t:t_end].sum()
     rows = []
-    for at, token in enumerate(read.tokens_U[:MOST]):
-        text = texts[at] if texts is not None else f"#{token} "
+    for at, text in enumerate(texts[:MOST]):
         within = "in no span" if np.isnan(kl_U[at]) else f"KL of the span {kl_U[at]:+z.3f}"
         words = f"p teacher {math.exp(read.logprobs_U[at]):.3f}, {within}"
         rows.append(Token(text, kl.shade(float(kl_U[at])), words))
@@ -234,11 +234,11 @@ def read_by_teacher(
 
 
 def strongest(
-    overlays: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, most: int = 6
+    overlays: Mapping[str, Overlay], name: str, texts: Sequence[str], most: int = 6
 ) -> list[tuple[int, str, float]]:
     """The tokens with the largest absolute values of an overlay, ordered by position: (position, text, value)."""
     values = overlays[name].values
     if values is None or name == "mask":
         return []
     places = sorted(np.argsort(-np.abs(values))[:most].tolist())
-    return [(i, texts[i] if texts is not None else "", float(values[i])) for i in places]
+    return [(i, texts[i], float(values[i])) for i in places]
