@@ -252,14 +252,10 @@ class History(Reading):
                 f"SELECT rollout FROM rollouts WHERE {own}", params=[run, step]
             ).to_arrow_table()
             for name in (name for name in table_names() if "rollout" in columns_of(name)):
-                renamed = ["rollout", *(["parent"] if "parent" in columns_of(name) else [])]
-                changes = [
-                    f"{column} = 'set aside {before}/' || {column}" for column in renamed
-                ]
-                changes += ["purpose = 'set_aside'"] if "purpose" in columns_of(name) else []
-                con.execute(
-                    f"UPDATE {name} SET {', '.join(changes)} WHERE rollout IN (FROM aside)"
-                )
+                changes = f"rollout = 'set aside {before}/' || rollout"
+                if "purpose" in columns_of(name):
+                    changes += ", purpose = 'set_aside'"
+                con.execute(f"UPDATE {name} SET {changes} WHERE rollout IN (FROM aside)")
         return int(aside.num_rows)
 
     def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, Reward | None]]) -> None:

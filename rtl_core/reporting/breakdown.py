@@ -3,19 +3,19 @@ other evaluations of its split."""
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult
 from rtl_core.learning.passk import pass_at_k_interval
+from rtl_core.reporting import blocks
+from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.evaluations import (
     cost_of,
     counts_of,
@@ -106,32 +106,24 @@ def view(history: History, problems: Mapping[str, Problem], record: EvaluationRe
     ks = [1, *(k for k in (2, 4, 8, 16, 32, 64, 128) if k <= record.samples)]
     counts = counts_of(history, record)
     parts = slices(counts, problems, ks, record.errata.keys() & counts.keys())
-    drawing = table(record, parts, comparisons(history, record))
-    drawing.title = f"{drawing.title}\n{kind_in_words(record, cost_of(history, record))}"
-    return drawing
+    spent = kind_in_words(record, cost_of(history, record))
+    return rich_table(table(record, parts, comparisons(history, record), spent))
 
 
 def table(
-    record: EvaluationRecord, parts: Sequence[Slice], tests: Sequence[tuple[str, PairedResult]]
-) -> Table:
-    """Slices and comparisons for a terminal."""
+    record: EvaluationRecord,
+    parts: Sequence[Slice],
+    tests: Sequence[tuple[str, PairedResult]],
+    spent: str,
+) -> blocks.Table:
+    """Slices and comparisons of an evaluation that `spent` this."""
     ks = sorted({k for one in parts for k in one.pass_at})
-    drawing = Table(
-        title=f"{in_words(record)}: {record.split} problems of run {record.run}",
-        box=box.SIMPLE_HEAD,
-    )
-    for name in ("", "problems", *(f"pass@{k}" for k in ks)):
-        drawing.add_column(name, justify="right" if name else "left")
-    for kind, group in itertools.groupby(parts, key=lambda one: one.kind):
-        if kind != parts[0].kind:
-            drawing.add_section()
-        for one in group:
-            rates = (rate_in_words(one.pass_at.get(k)) for k in ks)
-            drawing.add_row(one.name, str(one.n), *rates)
-    if tests:
-        lines = [f"against {other}: {paired_in_words(test)}" for other, test in tests]
-        drawing.caption = "\n".join(
-            ["[95 % interval over problems]; paired by problem:", *lines]
-        )
-        drawing.caption_justify = "left"
-    return drawing
+    rows = []
+    for one in parts:
+        rates = (rate_in_words(one.pass_at.get(k)) for k in ks)
+        rows.append([one.kind, one.name, str(one.n), *rates])
+    lines = [f"against {other}: {paired_in_words(test)}" for other, test in tests]
+    note = ["[95 % interval over problems]; paired by problem:", *lines] if tests else []
+    header = " | ".join(["by", "problems", "number:", *(f"pass@{k}:" for k in ks)])
+    title = f"{in_words(record)}: {record.split} problems of run {record.run}\n{spent}"
+    return blocks.Table("", title, "\n".join(note), header, rows)

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.reporting.console import sparkline, step_line
+from rtl_core.reporting import blocks
+from rtl_core.reporting.console import rich_table, sparkline, step_line
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.figures.progress import duration
 from rtl_core.reporting.text import EQUAL_DIFFICULTY, rate_in_words
@@ -64,7 +65,7 @@ def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableTyp
         _remaining(history, run.name, len(steps) - len(trained)),
     )
     parts += [bar, _curves(history, run.name)]
-    if evaluations := _evaluations(history, run.name):
+    if (evaluations := _evaluations(history, run.name)).row_count:
         parts.append(evaluations)
     following = next((s for s in steps if s.status == "planned"), None)
     if following is not None and not ended(run):
@@ -106,12 +107,9 @@ def _curves(history: History, run: str) -> RenderableType:
     return Group(table, Text(EQUAL_DIFFICULTY, style="dim")) if explained else table
 
 
-def _evaluations(history: History, run: str) -> Table | None:
-    evaluations = history.evaluations(run)
-    if not evaluations:
-        return None
-    table = Table("evaluation", "steps", "pass@1 [95 %]", box=box.SIMPLE_HEAD)
-    for e in evaluations:
+def _evaluations(history: History, run: str) -> Table:
+    rows = []
+    for e in history.evaluations(run):
         name = ", ".join([e.policy, e.split, *e.conditions])
-        table.add_row(name, str(e.step), rate_in_words(e.rate) if e.rate else e.status)
-    return table
+        rows.append([name, str(e.step), rate_in_words(e.rate) if e.rate else e.status])
+    return rich_table(blocks.Table("", "", "", "evaluation | steps | pass@1 [95 %]", rows))

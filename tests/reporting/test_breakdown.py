@@ -44,7 +44,7 @@ def test_the_view_has_the_known_faults_of_the_record(demo):
     faulty, *_ = counts_of(demo, record)
     for errata, shown in (({}, False), ({faulty: "its bench is wrong"}, True)):
         drawing = view(demo, {}, record.model_copy(update={"errata": errata}))
-        assert ("without known faults" in drawing.columns[0]._cells) == shown
+        assert ("without known faults" in map(str, drawing.columns[1].cells)) == shown
 
 
 def test_tokens_that_no_server_reports_are_unknown():
@@ -64,7 +64,9 @@ def test_an_evaluation_is_compared_with_others_of_its_split(demo):
         before
     )
     assert first.gain == pytest.approx(gain)
-    assert table(last, slices(after, {}, (1,)), found).row_count == 1
+    shown = table(last, slices(after, {}, (1,)), found, "one turn")
+    assert len(shown.rows) == 1
+    assert shown.caption.count("against ") == len(found)
 
 
 def test_another_template_is_named():
