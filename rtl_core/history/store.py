@@ -64,12 +64,9 @@ class History(Reading):
     def start_run(self, run: RunRecord) -> None:
         """Store a new run, or update settings, status and heartbeat of an existing one."""
         with self._writing() as con:
-            insert(con, {"runs": table("runs", [run], run=run.name)}, "OR IGNORE")
-            row = (
-                table("runs", [run], run=run.name)
-                .select(list(RunSettings.model_fields))
-                .to_pylist()[0]
-            )
+            runs = table("runs", [run], run=run.name)
+            insert(con, {"runs": runs}, "OR IGNORE")
+            (row,) = runs.select(list(RunSettings.model_fields)).to_pylist()
             columns = ", ".join(f"{column} = ?" for column in row)
             con.execute(f"UPDATE runs SET {columns} WHERE run = ?", [*row.values(), run.name])
             self.set_run_status(run.name, run.status, run.message, run.ended_by)

@@ -3,7 +3,7 @@ stands for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from rtl_core.reporting.blocks import Block, Figure, Source, draw
@@ -24,17 +24,6 @@ def pictures(source: Source) -> list[Block]:
     by_step = (health.length, health.loss, health.gradient_norm)
     of_steps = (partial(stepped, build=build) for build in by_step)
     return draw(source, problems, learning.rewards, *of_steps)
-
-
-def with_raw(curves: Sequence[Block]) -> bool:
-    """Return whether a figure shows both a raw curve and one at equal difficulty."""
-    names = [
-        str(trace["name"])
-        for figure in curves
-        if isinstance(figure, Figure)
-        for trace in figure.data
-    ]
-    return any(name.endswith(", raw") for name in names)
 
 
 def evaluated(sources: list[Source], against: Against) -> Figure:

@@ -27,7 +27,6 @@ from rtl_core.reporting.figures.mistakes import (
     regrades,
 )
 from rtl_core.reporting.rollout import interface_rows
-from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.reporting.theme import LINES
 from rtl_core.reporting.transcript import call_in_words, total
 from rtl_core.run.folder import flow_run_page
@@ -95,7 +94,6 @@ def run(history: History, name: str, page: int, against: Against) -> Values:
         record=record,
         charts=curves,
         against=against,
-        note=EQUAL_DIFFICULTY if figures.with_raw(curves) else "",
         evaluates=record.setting("run", "purpose") == "evaluation",
         evaluations=[*reversed(mine), *(e for e in every if e.policy != "student")],
         steps=steps[:PAGE],

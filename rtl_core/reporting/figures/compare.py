@@ -31,7 +31,14 @@ from rtl_core.reporting.evaluations import (
 )
 from rtl_core.reporting.figures.gain_parts import causes
 from rtl_core.reporting.figures.held_out import Against, held_out
-from rtl_core.reporting.text import BY_P, gain_in_words, leaves, p_in_words, rate_in_words
+from rtl_core.reporting.text import (
+    BY_P,
+    EQUAL_DIFFICULTY,
+    gain_in_words,
+    leaves,
+    p_in_words,
+    rate_in_words,
+)
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, dots, faded, line
 from rtl_grader.words import visible
 
@@ -220,7 +227,7 @@ def differences(sources: list[Source]) -> Table:
 def by_step(sources: list[Source], quantity: Quantity) -> Figure:
     """One quantity by step, a line per run. For a single run also the raw curve, lighter."""
     metric, unit = quantity.metric, quantity.unit
-    data = []
+    data, caption = [], f"{quantity.caption}, by step."
     longest = max(sources, key=Source.width)
     for i, source in enumerate(sources):
         points = source.recorded(longest.width(), metric, metric + SUFFIX)
@@ -229,10 +236,10 @@ def by_step(sources: list[Source], quantity: Quantity) -> Figure:
         if raw and equal and len(sources) == 1:
             colour = faded(line(i), 0.35)
             data.append(curve(f"{source.run}, raw", *raw, colour, "%{y:.3f}", meta=source.run))
+            caption += f" {EQUAL_DIFFICULTY}"
         if main := equal or raw:
             data.append(
                 curve(source.run, *main, line(i), "%{y:.3f}", dash=dash, meta=source.run)
             )
     yaxis = axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))
-    caption = f"{quantity.caption}, by step."
     return longest.by_step(quantity.id, quantity.title, caption, data, yaxis)
