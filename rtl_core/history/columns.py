@@ -152,15 +152,13 @@ def read(
     result = con.sql(
         f"SELECT {', '.join(kinds)} FROM {name} WHERE {condition}", params=list(params)
     ).to_arrow_table()
-    columns = []
-    for column, kind in kinds.items():
-        values, parse = result.column(column).to_pylist(), _READ.get(kind)
-        columns.append(
-            values
-            if parse is None
-            else [None if value is None else parse(value) for value in values]
-        )
-    return [dict(zip(kinds, row, strict=True)) for row in zip(*columns, strict=True)]
+    parsers = {column: _READ[kind] for column, kind in kinds.items() if kind in _READ}
+    rows: list[Row] = result.to_pylist()
+    for row in rows:
+        for column, parse in parsers.items():
+            if row[column] is not None:
+                row[column] = parse(row[column])
+    return rows
 
 
 def from_row(kind: type[N], row: Mapping[str, Any], **explicit: Any) -> N:

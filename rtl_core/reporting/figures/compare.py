@@ -102,22 +102,15 @@ def blocks(sources: list[Source]) -> list[Block]:
 
 
 def results(sources: list[Source]) -> Figure:
-    points: dict[str, list[tuple[str, Interval]]] = {}
+    data = []
+    for name, role in ROLES.items():
+        own: dict[str, Interval] = {}
+        for source in sources:
+            own |= {plain(source.run): v.pass_at_1 for n, v in source.result.views if n == name}
+        if own:
+            data.append(rates(name, [*own.values()], [*own], role, "%{y}: %{x:.1%}", size=11))
     for source in sources:
-        for name, view in source.result.views:
-            points.setdefault(name, []).append((source.run, view.pass_at_1))
         source.ask(_RESULTS)
-    data = [
-        rates(
-            name,
-            [i for _, i in rows],
-            [plain(run) for run, _ in rows],
-            ROLES[name],
-            "%{y}: %{x:.1%}",
-            size=11,
-        )
-        for name, rows in points.items()
-    ]
     return Figure(
         "compare-result",
         "Held-out pass@1",
@@ -177,30 +170,24 @@ def _last(result: RunResult, label: str) -> EvaluationView | None:
 
 
 def failures(sources: list[Source]) -> Table:
-    header = "answers"
-    shares: list[dict[str, float]] = []
+    columns: dict[str, dict[str, float]] = {}
     for source in sources:
         result = source.result
         for name, view in (("before", result.before), ("after", result.after)):
             if view is not None:
                 rows = source.ask(_LEVELS, evaluation=view.record.key)
-                header += f" | {source.run} {name}:"
-                shares.append({r["level"]: r["share"] for r in rows})
-    levels = [
-        level
-        for level in ("passed", *reversed(LEVELS))
-        if any(level in share for share in shares)
-    ]
+                columns[f"{source.run} {name}:"] = {r["level"]: r["share"] for r in rows}
     lines = []
-    for level in levels:
-        percents = (100 * share.get(level, 0) for share in shares)
-        lines.append([level, *(f"{percent:.1f} %" for percent in percents)])
+    for level in ("passed", *reversed(LEVELS)):
+        percents = [100 * shares.get(level, 0) for shares in columns.values()]
+        if any(percents):
+            lines.append([level, *(f"{percent:.1f} %" for percent in percents)])
     return Table(
         "compare-failures",
         "Kinds of failure",
         "Held-out answers by level, before and after training. "
         "Rules derive the level from the reports of the harness.",
-        header,
+        " | ".join(["answers", *columns]),
         lines,
     )
 

@@ -29,7 +29,7 @@ _TERMS = """
 SELECT avg(step) AS step, term, sum(contribution * n) / sum(n) AS contribution
 FROM (SELECT step, term, avg(weight * value) AS contribution, count(*) AS n FROM reward_terms
 WHERE run = $run AND purpose = 'train' AND weight <> 0 GROUP BY step, term)
-GROUP BY step // $width, term ORDER BY 1
+GROUP BY step // $width, term ORDER BY list_position(['format', 'interface', 'syntax', 'tests'], term), term, 1
 """
 _TOTALS = """
 SELECT avg(step) AS step, sum(reward * rollouts) / sum(rollouts) AS reward
@@ -80,11 +80,8 @@ def blocks(source: Source) -> list[Block]:
 
 def reward(source: Source) -> Figure:
     rows = source.ask(_TERMS)
-    terms = sorted(
-        {r["term"] for r in rows}, key=lambda t: (_STAGES.index(t) if t in _STAGES else 9, t)
-    )
     data: list[Spec] = []
-    for i, term in enumerate(terms):
+    for i, term in enumerate(dict.fromkeys(r["term"] for r in rows)):
         mine = [r for r in rows if r["term"] == term]
         role = f"@{term}" if term in _STAGES else line(i)
         x, y = values(mine, "step", "contribution")
