@@ -160,12 +160,18 @@ def run_result(history: History, run: str) -> RunResult:
     warm = record.setting("learning", "warm_start_steps", 0)
     parts = {
         source: _result(views, trains, warm)
-        for source, views in by_source(history, run, done).items()
+        for source, views in _by_source(history, run, done).items()
     }
     return _result(done, trains, warm, parts)
 
 
-def by_source(
+def by_source(history: History, view: EvaluationView) -> dict[str, EvaluationView]:
+    """Mapping of source to the evaluation restricted to its problems, ordered by name."""
+    parts = _by_source(history, view.record.run, [view])
+    return {source: views[0] for source, views in parts.items()}
+
+
+def _by_source(
     history: History, run: str, done: Sequence[EvaluationView]
 ) -> dict[str, list[EvaluationView]]:
     """Mapping of source to the evaluations with problems of it, each restricted to those problems."""

@@ -366,8 +366,8 @@ def in_words(
     spent = kind_in_words(record, cost_of(history, record))
     where = f"on {problems} × {record.samples}; {spent}"
     lines = [f"{policy_in_words(config, plan)}: {rate} {where}"]
-    parts = by_source(history, record.run, [view_of(history, record)])
-    for source, (view,) in parts.items() if len(parts) > 1 else ():
+    parts = by_source(history, view_of(history, record))
+    for source, view in parts.items() if len(parts) > 1 else ():
         lines.append(f"  {source}: {_pass_at_1(view.pass_at_1)} on {view.pass_at_1.n}")
     faultless = view_of(history, record).faultless
     if faultless is not None:

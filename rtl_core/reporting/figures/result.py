@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from functools import partial
 
-from rtl_core.learning.intervals import Interval, mean_interval
+from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import (
     Block,
@@ -34,6 +33,12 @@ _KS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 _RATES = """
 SELECT evaluation, policy, step, pass_at_1, lo, hi FROM evaluations
 WHERE run = $run AND status = 'done'
+"""
+_BY_LABEL = """
+SELECT p.evaluation, coalesce(r.{label}, r.category) AS label, list(p.passed / p.samples ORDER BY problem_id) AS rates
+FROM evaluation_problems p JOIN evaluations e USING (evaluation) JOIN run_problems r USING (problem_id)
+WHERE p.run = $run AND r.run = $run AND p.samples = e.samples AND list_contains($evaluations, p.evaluation)
+GROUP BY p.evaluation, label
 """
 _PASS_AT_K = """
 SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND status = 'done'
@@ -173,46 +178,38 @@ def by_family(source: Source) -> Figure | None:
 
 
 def _by_label(source: Source, label: str) -> Figure | None:
-    result = source.result
-    sql = f"SELECT problem_id, coalesce({label}, category) AS label FROM run_problems WHERE run = $run"
-    labels = {r["problem_id"]: r["label"] for r in source.ask(sql)}
-    intervals: dict[tuple[str, str], Interval] = {}
-    for name, view in result.views:
-        own = defaultdict(list)
-        for problem, rate in view.rates.items():
-            if problem in labels:
-                own[labels[problem]].append(rate)
-        intervals |= {(name, group): mean_interval(rates) for group, rates in own.items()}
+    names = {view.record.key: name for name, view in source.result.views}
+    rows = source.ask(_BY_LABEL.format(label=label), evaluations=list(names))
+    intervals = {(names[r["evaluation"]], r["label"]): mean_interval(r["rates"]) for r in rows}
     groups = sorted({group for _, group in intervals})
     if label == "difficulty":
         groups = [g for g in ("hard", "medium", "easy") if g in groups]
     if len(groups) < 2:
         return None
     if label != "difficulty":
-        newest, _ = result.views[min(1, len(result.views) - 1)]
+        newest = [*names.values()][:2][-1]
         means = {group: i.mean for (name, group), i in intervals.items() if name == newest}
         groups.sort(key=lambda group: means.get(group, 0.0))
     data = []
-    for place, (name, view) in enumerate(result.views):
-        rows = [(i, g) for i, g in enumerate(groups) if (name, g) in intervals]
-        points = [intervals[name, group] for _, group in rows]
+    for place, name in enumerate(names.values()):
         # One above the other within the row, in reading order.
-        lift = 0.2 * ((len(result.views) - 1) / 2 - place)
+        lift = 0.2 * ((len(names) - 1) / 2 - place)
+        points = [
+            (i + lift, plain(group), intervals[name, group])
+            for i, group in enumerate(groups)
+            if (name, group) in intervals
+        ]
         data.append(
             rates(
                 name,
-                points,
-                [i + lift for i, _ in rows],
+                [rate for _, _, rate in points],
+                [y for y, _, _ in points],
                 ROLES[name],
                 f"%{{customdata[0]}}: %{{x:.1%}} [%{{customdata[1]:.0%}}, "
                 f"%{{customdata[2]:.0%}}], %{{customdata[3]}} problems<extra>{name}</extra>",
-                customdata=[
-                    [plain(group), rate.lo, rate.hi, rate.n]
-                    for (_, group), rate in zip(rows, points, strict=True)
-                ],
+                customdata=[[group, rate.lo, rate.hi, rate.n] for _, group, rate in points],
             )
         )
-        source.ask(PROBLEMS_SQL, evaluation=view.record.key)
     return Figure(
         f"by-{label}",
         f"Held-out pass@1 by {label}",
@@ -220,7 +217,7 @@ def _by_label(source: Source, label: str) -> Figure | None:
         "all problems have the same rate).",
         data,
         dots(
-            showlegend=len(result.views) > 1,
+            showlegend=len(names) > 1,
             yaxis={
                 "tickvals": list(range(len(groups))),
                 "ticktext": [plain(g) for g in groups],
