@@ -113,7 +113,7 @@ def procedural(tree: SourceTree) -> str:
         left, right = (
             tree.text(side) for side in (node.assignments[0].left, node.assignments[0].right)
         )
-        changes = re.search(r"[A-Za-z_]", re.sub(r"'s?[bdoh]\w+", "", right))
+        changes = re.search(r"[A-Za-z_]", re.sub(r"'s?[bdoh]\w+|\"(\\.|[^\"])*\"", "", right))
         if not changes or left.startswith("{"):
             continue
         new = f"other_{number}"
