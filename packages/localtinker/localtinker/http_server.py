@@ -19,6 +19,11 @@ GRACE_S = 2
 """How long a server that is stopped waits for its open requests."""
 
 
+def url_of(host: str, port: int) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}"
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket without Nagle's delay, which would add 40 ms to every response. Raises
     SettingsError if that fails."""
@@ -52,5 +57,5 @@ def serve(app: ASGIApp, listener: socket.socket, announce: Announce) -> None:
     server = uvicorn.Server(config)
     host, port = listener.getsockname()[:2]
     with contextlib.suppress(KeyboardInterrupt):
-        announce(f"http://{host}:{port}")
+        announce(url_of(host, port))
         asyncio.run(server.serve(sockets=[listener]))

@@ -23,6 +23,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def url_of(host: str, port: int) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}"
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket without Nagle's delay, which would add 40 ms to every response. Raises
     ConfigError if that fails."""
@@ -56,5 +61,5 @@ async def serve(
         lifespan="off",
     )
     host, port = listener.getsockname()[:2]
-    announce(f"http://{host}:{port}")
+    announce(url_of(host, port))
     await uvicorn.Server(config).serve(sockets=[listener])

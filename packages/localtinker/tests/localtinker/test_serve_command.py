@@ -6,13 +6,16 @@ import signal
 import subprocess
 import sys
 
+import httpx
 import pytest
 import tinker
 from localtinker_helpers import params, prompt
 
+from localtinker import http_server
 from localtinker.errors import SettingsError
 from localtinker.settings import check_exposure, parse_models
 from rtl_distill import cli
+from rtl_grader import http_server as grading_server
 
 COMMAND = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "serve", "tinker"]
 
@@ -86,3 +89,11 @@ def test_a_models_name_precedes_its_path_or_is_that_of_its_folder(tmp_path):
     assert parse_models([f"Qwen/Qwen3-8B={tmp_path}", str(tmp_path), str(odd)]) == models
     with pytest.raises(SettingsError, match="two models are named 'final'"):
         parse_models(["one/final", "two/final"])
+
+
+@pytest.mark.parametrize(
+    ("host", "url"), [("::1", "http://[::1]:81"), ("a.b", "http://a.b:81")]
+)
+def test_the_announced_url_can_be_opened(host, url):
+    for server in (http_server, grading_server):
+        assert server.url_of(host, 81) == url == str(httpx.URL(url))
