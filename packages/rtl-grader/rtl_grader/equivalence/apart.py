@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,7 +97,7 @@ class Traces:
         so, the words begin with the number of values."""
         steps = self.stimuli.steps
         result = comparing.InOrder(self.golden, self.other, self.design, steps, valid)
-        for step in self._in_reset() if self.golden != self.other else ():
+        for step in result.in_reset() if self.golden != self.other else ():
             wrong, _ = result.differences(step, step)
             for name in wrong:
                 words = comparing.Comparison.words(result, name, step)
@@ -106,16 +106,6 @@ class Traces:
             return "different", f"{name} {words}"
         count = sum(len(values) for _, values in result.queues(self.golden))
         return "same", f"{count} values"
-
-    def _in_reset(self) -> Iterator[int]:
-        """The steps in which the first clock rises while a reset is active."""
-        clock, active, idle = comparing.controls(self.design)
-        before = 0
-        for step, word in enumerate(self.stimuli.steps[: len(self.other)]):
-            rises = word & ~before & clock
-            if rises and word & active ^ idle and step >= self.stimuli.first:
-                yield step
-            before = word
 
 
 def _first_line(text: str) -> str:

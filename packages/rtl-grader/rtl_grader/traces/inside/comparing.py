@@ -160,6 +160,27 @@ class InOrder(Comparison):
                     text = f"is 1 {often} often than in the golden answer"
                     self.texts.setdefault((self.valid, step), text)
                     break
+        self.look_in_resets()
+
+    def look_in_resets(self):
+        """A design that marks a value whenever it is reset is wrong, but not one that runs empty in a reset."""
+        place = self.slices[self.valid]
+        steps = [step for step in self.in_reset() if self.golden[step][place] == b"0"]
+        marks = [self.other[step][place] for step in steps]
+        if len(marks) >= LEAST_VALUES and b"0" not in marks:
+            step = steps[0]
+            self.note(step, [self.valid])
+            self.texts.setdefault((self.valid, step), "is never 0 in a reset")
+
+    def in_reset(self):
+        """The steps in which the clock rises while a reset is active."""
+        before = 0
+        done = min(len(self.golden), len(self.other))
+        for step, word in enumerate(self.stimuli[:done]):
+            rises = word & ~before & self.clock
+            before = word
+            if rises and word & self.active ^ self.idle and step >= self.first:
+                yield step
 
     def look_at(self, step, other_step):
         """Compare a value of the golden design with one of the other."""
