@@ -120,6 +120,7 @@ def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool =
     `macros` are those that the problem or the answer defines, from `macros_in_use`. With `several_tools` false,
     which is for harnesses that use only Icarus, conditions stay.
     """
+    text = text.removeprefix("\ufeff")  # Icarus takes a byte order mark for code
     if "\r" in text:
         # Tools end lines, and line comments, at different ones of these.
         text = text.replace("\r\n", "\n").replace("\r", "\n")
