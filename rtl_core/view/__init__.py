@@ -2,9 +2,10 @@
 
     server.py     routes, refused requests, error pages; pages.py: a function per page
     questions.py  queries for runs, steps, groups and lists of rollouts; failures.py: queries for failures
+    figures.py    the report's figures, whose points are links
     one.py        everything about a rollout: code.py (colours, differences), tokens.py (overlays),
-    pieces.py (texts of tokens), waves.py (waveforms) charts.py     curves and stacked bars as SVG; page/:
-    templates, static/: style and script
+                  pieces.py (texts of tokens), waves.py (waveforms)
+    page/         templates; static/: style and script
 
 Each page opens the history once, for a few milliseconds, and closes it before the page is rendered.
 """
