@@ -53,15 +53,12 @@ def kl(source: Source) -> Figure | None:
     # A few tokens with a large KL make k2 many times the others; then it is hidden until it is clicked.
     steps, k1, k2, k3 = values(rows, "step", "k1", "k2", "k3")
     dwarfs = max(k2) > 2 * max(*map(abs, k1), *k3)
-    styles: dict[str, Spec] = {
-        "k1": {"width": 2.4},
-        "k2": {"width": 1.6, "dash": "dash"},
-        "k3": {"width": 1.6},
-    }
-    if dwarfs:
-        styles["k2"]["visible"] = "legendonly"
-    lines = (("k1", k1, "@line0"), ("k2", k2, "@line3"), ("k3", k3, "@line2"))
-    data = [curve(name, steps, y, role, "%{y:.4f}", **styles[name]) for name, y, role in lines]
+    form, second = "%{y:.4f}", {"visible": "legendonly"} if dwarfs else {}
+    data = [
+        curve("k1", steps, k1, "@line0", form, width=2.4),
+        curve("k2", steps, k2, "@line3", form, width=1.6, dash="dash", **second),
+        curve("k3", steps, k3, "@line2", form, width=1.6),
+    ]
     caption = (
         "Nats per token on the student's own samples, mean over tokens. Three estimators with r = "
         "log p(student) − log p(teacher): "

@@ -47,17 +47,18 @@ _PLACE = (
 TOOLS = 12
 """Maximum tool names that are shown; models invent further names."""
 _TURNS_SQL = """
-SELECT turns AS place, count(*) AS n, count(*) FILTER (WHERE passed) AS good
+SELECT turns AS place, count(*) FILTER (WHERE passed) AS good, count(*) - good AS bad
 FROM episodes WHERE run = $run GROUP BY turns ORDER BY turns
 """
 _ENDINGS_SQL = """
-SELECT ended AS place, count(*) AS n, count(*) FILTER (WHERE passed) AS good
-FROM episodes WHERE run = $run GROUP BY ended ORDER BY n DESC
+SELECT ended AS place, count(*) FILTER (WHERE passed) AS good, count(*) - good AS bad
+FROM episodes WHERE run = $run GROUP BY ended ORDER BY count(*) DESC
 """
 _TOOLS_SQL = """
-SELECT left(m.call ->> '$.name', 20) AS place, count(*) AS n, count(*) FILTER (WHERE m.ok) AS good
+SELECT left(m.call ->> '$.name', 20) AS place, count(*) FILTER (WHERE m.ok) AS good, count(*) - good AS bad,
+       bad / count(*) AS failed
 FROM messages m JOIN episodes e USING (rollout)
-WHERE e.run = $run AND m.who = 'tool' GROUP BY place ORDER BY n DESC, place LIMIT $most
+WHERE e.run = $run AND m.who = 'tool' GROUP BY place ORDER BY count(*) DESC, place LIMIT $most
 """
 
 
@@ -113,8 +114,7 @@ def endings(source: Source) -> Figure:
 def tools(source: Source) -> Figure:
     rows = source.ask(_TOOLS_SQL, most=TOOLS)
     for row in rows:
-        failed = 1 - row["good"] / row["n"]
-        row["place"] = f"{plain(row['place'])}<br>{failed:.0%} failed"
+        row["place"] = f"{plain(row['place'])}<br>{row['failed']:.0%} failed"
     caption = (
         "A call failed if it could not be executed or its program failed, "
         "such as a compiler error or a failing check of a test bench."
@@ -133,9 +133,8 @@ def _bars(
     places: Spec,
     names: tuple[str, str] = ("passed", "not passed"),
 ) -> Figure:
-    """Rows (place, n, good) as stacked bars; `places` is their axis."""
-    x, n, good = values(rows, "place", "n", "good")
-    bad = [count - right for count, right in zip(n, good, strict=True)]
+    """Rows (place, good, bad) as stacked bars; `places` is their axis."""
+    x, good, bad = values(rows, "place", "good", "bad")
     bars = ((names[0], good, "@good"), (names[1], bad, "@bad"))
     data = [bar(name, x, y, role, "%{y}") for name, y, role in bars] if rows else []
     unit = "episodes" if names[0] == "passed" else "calls"
