@@ -53,6 +53,8 @@ _DUMPS = frozenset({"dumpfile", "dumpvars", "dumplimit", "value$plusargs", "test
 _CALL_WORD = re.compile(r"%vpi_(?:call|func)|\.sfunc")
 _FORCE = re.compile(r"%force/|%release/")
 _LIBRARY = re.compile(r"^:vpi_module ", re.M)
+_THROUGH = re.compile(r"(?:^|/)(?!\.\.?/)[^/]+/(?:.*/)?\.\.(?:/|$)")
+"""A way up out of a folder, which may be a link to another place."""
 _ESCAPE = re.compile(r"\\([0-7]{3}|.)")
 _TEXT = re.compile(STRING)
 _PARAMETER = re.compile(rf"^(P_\w+) \.param/(\w+) {STRING} (\d+)[^,\n]*, (.*);", re.M)
@@ -244,6 +246,7 @@ def _file_name(task, text, harness):
         return f"a $dumpfile that is no plain wave file ({path[:60]})"
     full = posixpath.normpath(posixpath.join("/code/rundir/sim_build", path))
     inside = full.startswith("/code/") and not full.startswith("/code/src/")
+    inside = inside and not _THROUGH.search(path)
     if not path or (inside and posixpath.basename(full) not in harness):
         return None
     return f"${task} of a file that was not given ({path[:60]})"
