@@ -54,6 +54,15 @@ def test_a_masked_body_leaves_the_ports_and_parameters(tmp_path):
     assert problem.category == "cid003"
 
 
+def test_a_body_of_one_statement_is_one_task(tmp_path):
+    (tmp_path / "a.v").write_text(
+        "module a (input x, y, z, output q);\n  assign q = x ? y : z;\nendmodule\n"
+    )
+    assert [problem.family for problem in read(tmp_path).problems] == ["module"]
+    alone = read(tmp_path, tasks=["complete"]).problems
+    assert [problem.family for problem in alone] == ["complete"]
+
+
 def test_a_masked_body_is_shown_with_what_instantiates_the_module(tmp_path):
     """In other files, twice at most, not in test benches, and only the first lines."""
     long = "".join(f"    .p{i}(a),\n" for i in range(60))
@@ -61,7 +70,7 @@ def test_a_masked_body_is_shown_with_what_instantiates_the_module(tmp_path):
         f"module u{i} (input a, output y);\n  leaf l{i} (.a, .y);\nendmodule\n" for i in "bc"
     ]
     more = {
-        "src__leaf_dot_v": "module leaf (input a, output y);\n  assign y = ~a;\nendmodule\n"
+        "src__leaf_dot_v": "module leaf (input a, output y);\n  wire b;\n  assign b = ~a;\n  assign y = b;\nendmodule\n"
         "module own (input a, output y);\n  leaf inner (.a, .y);\nendmodule\n",
         "src__tb_dot_v": "module tb (input a, output y);\n  leaf in_bench (.a, .y);\nendmodule\n",
         "src__ua_dot_v": f"module ua (input a, output y);\n  leaf la (\n{long}    .y);\nendmodule\n",

@@ -79,13 +79,14 @@ class RtlDesign:
         text = self.file.text
         if MASKED in text or "```" in text:
             raise ValueError(f"its file has `{MASKED}` or ``` in its text")
-        body = [self.unit.body] if self.unit.body else []
+        body = [self.unit.body] if self.unit.body and "module" in tasks else []
         chosen: list[tuple[Task, Mask]] = []
         if "complete" in tasks:
             name = f"{self.file.path}/{self.unit.name}"
-            chosen += [("complete", mask) for mask in masks.of(self.unit.masks, name)]
-        if "module" in tasks:
-            chosen += [("module", mask) for mask in body]
+            bodies = [(mask.start, mask.end) for mask in body]
+            parts = [mask for mask in self.unit.masks if (mask.start, mask.end) not in bodies]
+            chosen += [("complete", mask) for mask in masks.of(parts, name)]
+        chosen += [("module", mask) for mask in body]
         if not chosen:
             most = (
                 f" with mask_tokens = {masks.tokens}"
