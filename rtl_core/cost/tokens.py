@@ -29,7 +29,6 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, ValidationError
 
 from rtl_core.errors import ConfigError
-from rtl_grader.problems.faults import fault_of
 from rtl_grader.words import did_you_mean
 
 MILLION = 1_000_000
@@ -94,7 +93,10 @@ def load_prices(path: Path | None = None) -> Prices:
             f"there is no price list {place}", "put it there or change cost.prices"
         ) from None
     except (OSError, ValueError) as error:
-        why = fault_of(error) if isinstance(error, ValidationError) else error
+        why = str(error)
+        if isinstance(error, ValidationError):
+            mistakes = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()]
+            why = "; ".join(f"`{key}`: {message}" for key, message in mistakes)
         raise ConfigError(
             f"{place} is not a price list: {why}", "use rtl_core/cost/prices.toml as a template"
         ) from None
