@@ -64,7 +64,9 @@ def test_usages_add_up_by_model():
 def test_an_invalid_price_list_is_refused(tmp_path):
     broken = tmp_path / "prices.toml"
     broken.write_text('as_of = 2026-01-01\n[models."m"]\nprefil = 1.0\nsampel = 2\n')
-    with pytest.raises(ConfigError, match=r"prices\.toml is not a price list(.|\n)*prefil(.|\n)*sampel"):
+    with pytest.raises(
+        ConfigError, match=r"prices\.toml is not a price list(.|\n)*prefil(.|\n)*sampel"
+    ):
         load_prices(broken)
     with pytest.raises(ConfigError, match="there is no price list"):
         load_prices(tmp_path / "none.toml")
