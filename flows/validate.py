@@ -68,7 +68,7 @@ async def validate_problems(
             waiting, partial(validate_problem, validation), tally, concurrency=concurrency
         )
     finally:
-        await validation.writer.flush()
+        await session.recorder.settle()
     validation.mark_unfit()
     if audit is not None:
         document.write_document(

@@ -170,7 +170,9 @@ def _fill(history: History, name: str, shape: Shape, seed: int, gain: float) -> 
         (p, "heldout", None) for p in heldout
     ]
     history.record_problems(name, rows)
-    history.record_validation(name, [validation(p, i) for i, p in enumerate(train + heldout)])
+    history.record_validations(
+        [(name, validation(p, i)) for i, p in enumerate(train + heldout)]
+    )
     evaluate(history, name, shape, heldout, "student", 0, 0.15, rng)
     for epoch in range(-(-shape.steps // shape.steps_per_epoch)):
         numbers = range(

@@ -141,9 +141,10 @@ class History(Reading):
         with self._writing() as con:
             insert(con, {"run_problems": rows.run_problems(run, rows_)}, "OR REPLACE")
 
-    def record_validation(self, run: str, rows_: Sequence[ValidationRecord]) -> None:
-        """Store validation results, one per problem fingerprint and tools."""
-        self._store("validations", rows_, run=run)
+    def record_validations(self, results: Sequence[tuple[str, ValidationRecord]]) -> None:
+        """Store (run, validation result), one per problem fingerprint and tools."""
+        runs, records = map(list, zip(*results, strict=True))
+        self._store("validations", records, run=runs)
 
     # -- epochs and steps
 

@@ -31,7 +31,6 @@ from rtl_core.rollouts.batch import Batch, reward_of
 from rtl_core.rollouts.resumable import (
     ALL,
     Choice,
-    PeriodicWriter,
     problems_as_recorded,
     texts_of,
 )
@@ -89,7 +88,7 @@ class _Answer(NamedTuple):
     """The files of an answer, and the rollouts with these files."""
 
     files: dict[str, str]
-    rollouts: tuple[str, ...]
+    rollouts: list[str]
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class _Work:
     """One distinct answer to compare with the golden one, or all passes of a problem to compare with one another."""
 
     problem: Problem
-    answers: tuple[_Answer, ...]
+    answers: list[_Answer]
     key: str
 
     @property
@@ -153,9 +152,7 @@ class _Audit:
     async def run_all(self) -> None:
         """Audit every answer that has not been audited."""
         tally = Tally("passes", sum(map(len, self.passes.values())))
-        writer = PeriodicWriter[AuditRecord](
-            lambda records: asyncio.to_thread(self.history.record_audits, records)
-        )
+        recorder = Recorder(self.history)
         pool, grader = self.pool, self.pool.grader
 
         async def audit(work: _Work) -> None:
@@ -169,13 +166,12 @@ class _Audit:
                 return
             self.summary.simulated += len(work.answers)
             problem_id, executor = work.problem.id, grader.executor
-            for answer, result in zip(work.answers, comparisons, strict=True):
-                await writer.add(
-                    *(
-                        audit_record(self.run, rollout, problem_id, result, executor, work.key)
-                        for rollout in answer.rollouts
-                    )
-                )
+            records = [
+                audit_record(self.run, rollout, problem_id, result, executor, work.key)
+                for answer, result in zip(work.answers, comparisons, strict=True)
+                for rollout in answer.rollouts
+            ]
+            recorder.put("record_audits", records)
 
         try:
             await process_all(
@@ -187,7 +183,7 @@ class _Audit:
                 size=lambda work: work.n_rollouts,
             )
         finally:
-            await writer.flush()
+            await recorder.settle()
 
     def _work(self, tally: Tally) -> Iterator[_Work]:
         """Yield the distinct answers that have not been audited, problem by problem."""
@@ -196,25 +192,25 @@ class _Audit:
         for problem_id, rollouts in sorted(self.passes.items()):
             problem = self.problems[problem_id]
             equal: dict[_Files, list[str]] = defaultdict(list)
-            texts = texts_of(self.history, self.run, problem_id, set(rollouts))
-            for text, same in texts.items():
+            texts = texts_of(self.history, self.run, problem_id, rollouts)
+            for rollout, text in texts.items():
                 files = answer_to(problem, text).files
-                equal[tuple(sorted(files.items()))] += same
+                equal[tuple(sorted(files.items()))].append(rollout)
             key = self._key(problem, equal)
             due = {rollout for rollout in rollouts if keys.get(rollout) != key}
             n_before = len(rollouts) - len(due)
             self.summary.known += n_before
             tally.advance(n_before)
-            answers = tuple(
-                _Answer(dict(files), tuple(rollout for rollout in same if rollout in due))
+            answers = [
+                _Answer(dict(files), [rollout for rollout in same if rollout in due])
                 for files, same in equal.items()
-            )
+            ]
             if due and problem.golden is None:
                 yield _Work(problem, answers, key)
                 continue
             for answer in answers:
                 if answer.rollouts:
-                    yield _Work(problem, (answer,), key)
+                    yield _Work(problem, [answer], key)
 
     def _key(self, problem: Problem, answers: Iterable[_Files]) -> str:
         parts = [

@@ -63,21 +63,20 @@ class Regrading:
     """Mapping of why grading itself failed to the number of rollouts."""
 
     async def grade(self, problem_id: str) -> None:
-        """Grade one problem's waiting rollouts and record their verdicts. Equal texts are graded once.
+        """Grade one problem's waiting rollouts and record their verdicts. Equal answers are graded once.
 
         If grading itself fails, the rollout is counted in `failed` and left for a repeat.
         """
-        problem, waiting = self.problems[problem_id], set(self.waiting[problem_id])
-        by_text = await asyncio.to_thread(texts_of, self.history, self.run, problem_id, waiting)
-        verdicts = await self.pool.grade(
-            problem, [answer_to(problem, text) for text in by_text]
-        )
+        problem, waiting = self.problems[problem_id], self.waiting[problem_id]
+        texts = await asyncio.to_thread(texts_of, self.history, self.run, problem_id, waiting)
+        answers = [answer_to(problem, text) for text in texts.values()]
+        verdicts = await self.pool.grade(problem, answers)
         rows: list[tuple[str, Verdict]] = []
-        for keys, verdict in zip(by_text.values(), verdicts, strict=True):
+        for rollout, verdict in zip(texts, verdicts, strict=True):
             if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
-                self.failed["; ".join(verdict.reasons)] += len(keys)
+                self.failed["; ".join(verdict.reasons)] += 1
             else:
-                rows += [(key, verdict) for key in keys]
+                rows.append((rollout, verdict))
         if rows:
             await asyncio.to_thread(self.history.record_regrades, self.label, rows)
 

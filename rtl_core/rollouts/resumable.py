@@ -1,28 +1,21 @@
 """Shared parts of commands that process many items and may be stopped and repeated: `grade again`,
 `grade audit` and `problems validate`.
 
-Each skips items that are already done. Shared are the choice among a run's rollouts, limited concurrency,
-progress lines, and periodic writes.
+Each skips items that are already done. Shared is the choice among a run's rollouts.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection
-from typing import Generic, Literal, TypeVar
+from collections.abc import Collection
+from typing import Literal
 
-from attrs import define, field
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history.store import History
 from rtl_core.types.numbers import Count
 from rtl_grader.types.problem import Problem
-
-Row = TypeVar("Row")
-
-WRITE_EVERY_S = 5.0
 
 # The order is deterministic, so that a limit always chooses the same rollouts.
 _CHOSEN = """
@@ -31,7 +24,10 @@ WHERE r.run = $run AND ($purpose = 'all' OR r.purpose = $purpose) AND r.step BET
   AND (v.outcome = 'passed' OR NOT $passed)
 ORDER BY hash(r.rollout), r.rollout LIMIT $most
 """
-_TEXTS = "SELECT rollout, text FROM rollouts WHERE run = $run AND problem_id = $problem_id ORDER BY rollout"
+_TEXTS = """
+SELECT rollout, text FROM rollouts
+WHERE run = $run AND problem_id = $problem_id AND list_contains($among, rollout) ORDER BY rollout
+"""
 
 
 class Choice(BaseModel):
@@ -77,13 +73,10 @@ def problems_as_recorded(
 
 def texts_of(
     history: History, run: str, problem_id: str, among: Collection[str]
-) -> dict[str, list[str]]:
-    """Mapping of text to rollouts with that text, `among` these rollouts of one problem."""
-    rollouts: dict[str, list[str]] = defaultdict(list)
-    for row in history.rows(_TEXTS, run=run, problem_id=problem_id):
-        if row["rollout"] in among:
-            rollouts[row["text"]].append(row["rollout"])
-    return rollouts
+) -> dict[str, str]:
+    """Mapping of rollout to text, `among` these rollouts of one problem."""
+    rows = history.rows(_TEXTS, run=run, problem_id=problem_id, among=list(among))
+    return {row["rollout"]: row["text"] for row in rows}
 
 
 def refuse_failed(what: str, items: str, failed: Counter[str]) -> None:
@@ -94,24 +87,3 @@ def refuse_failed(what: str, items: str, failed: Counter[str]) -> None:
             f"{what} failed for {failed.total()} {items}: {why}",
             "the same command retries them",
         )
-
-
-@define(eq=False)
-class PeriodicWriter(Generic[Row]):
-    """Collects rows and writes them every few seconds. The owner calls `flush` at the end, also on errors."""
-
-    write: Callable[[list[Row]], Awaitable[object]]
-    _rows: list[Row] = field(factory=list)
-    _written_at: float = field(factory=time.monotonic)
-
-    async def add(self, *rows: Row) -> None:
-        self._rows += rows
-        if time.monotonic() - self._written_at > WRITE_EVERY_S:
-            await self.flush()
-
-    async def flush(self) -> None:
-        """Write the collected rows."""
-        self._written_at = time.monotonic()
-        rows, self._rows = self._rows, []
-        if rows:
-            await self.write(rows)

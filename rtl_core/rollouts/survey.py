@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from functools import cached_property, partial
+from functools import cached_property
 
 from attrs import define, field
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.history.store import History
-from rtl_core.rollouts.resumable import PeriodicWriter
 from rtl_core.run.session import Session
 from rtl_grader.grading.executors.base import Job, Step
 from rtl_grader.progress import log_line
@@ -59,15 +58,7 @@ class Survey:
     """Number of records from the history."""
     samples: dict[str, list[str]] = field(factory=dict)
     """Mapping of problem fingerprint to the teacher's stored samples that passed."""
-    writer: PeriodicWriter[ValidationRecord] = field(init=False)
-    """Writes new records to the history."""
     _failures: Counter[str] = field(factory=Counter)
-
-    def __attrs_post_init__(self) -> None:
-        session = self.session
-        self.writer = PeriodicWriter(
-            partial(session.recorder.call, session.history.record_validation, session.run)
-        )
 
     @property
     def waiting(self) -> list[str]:
@@ -103,7 +94,8 @@ class Survey:
             )
         else:
             self.records[problem_id] = record
-            await self.writer.add(record)
+            session = self.session
+            session.recorder.put("record_validations", [(session.run, record)])
 
     def _validate(self, problem: Problem) -> ValidationRecord:
         """Validate with the golden answer, or with one found among the teacher's stored samples."""
@@ -207,11 +199,10 @@ class ValidationAhead:
         await asyncio.gather(*(self._tasks[name] for name in names if name in self._tasks))
 
     async def close(self) -> None:
-        """Cancel what is still running, and write the records."""
+        """Cancel what is still running."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        await self.survey.writer.flush()
 
     async def _one(self, problem_id: str) -> None:
         session, survey = self.survey.session, self.survey

@@ -28,6 +28,7 @@ _ROWS = (
     "record_trainer_tokens",
     "record_audits",
     "record_messages",
+    "record_validations",
 )
 _SINGLE = ("finish_step", "record_evaluation")
 

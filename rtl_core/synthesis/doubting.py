@@ -43,7 +43,7 @@ def doubts_of_run(config: RunConfig) -> list[Row]:
 
         async def doubt(problem: Problem) -> None:
             texts = texts_of(history, run, problem.id, asked[problem.id])
-            answers = [answer_to(problem, text).files for text in texts]
+            answers = [answer_to(problem, text).files for text in dict.fromkeys(texts.values())]
             call = partial(doubt_of_golden, grader, problem, list(filter(None, answers)))
             comparison, answer = await pool.call(call)
             rows[problem.id] = {

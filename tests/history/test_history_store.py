@@ -275,9 +275,8 @@ def test_the_cpu_time_of_known_good_answers_is_found(history):
         ("without", {"digest": "x"}),
     ):
         changes = {"tools_key": tools, "evidence": {"golden": evidence}}
-        history.record_validation(
-            "r", [synthetic.validation(problem, 0).model_copy(update=changes)]
-        )
+        result = synthetic.validation(problem, 0).model_copy(update=changes)
+        history.record_validations([("r", result)])
     given = [a_rollout(problem_id=other.id, sample=i) for i in range(3)]
     history.record_rollouts(given)
     took = [(Outcome.PASSED, 0.5), (Outcome.PASSED, 0.75), (Outcome.TIMEOUT, 2.0)]

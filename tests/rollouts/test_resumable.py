@@ -8,8 +8,6 @@ from typing import cast
 
 import pytest
 
-from rtl_core.rollouts import resumable
-from rtl_core.rollouts.resumable import PeriodicWriter
 from rtl_core.run.conversations import ConversationPool
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.pool import GraderPool
@@ -51,24 +49,6 @@ def test_the_first_error_cancels_the_others_and_is_raised_unchanged():
             process_all(["good", "bad", "never"], work, Tally("items", 3), concurrency=2)
         )
     assert ended == ["good"]
-
-
-def test_rows_are_written_periodically_and_the_rest_at_the_end(monkeypatch):
-    written: list[list[int]] = []
-
-    async def write(rows):
-        written.append(rows)
-
-    async def go():
-        found = PeriodicWriter[int](write)
-        await found.add(1, 2)
-        assert written == []
-        monkeypatch.setattr(resumable, "WRITE_EVERY_S", -1.0)
-        await found.add(3)
-        await found.flush()
-        assert written == [[1, 2, 3]]
-
-    asyncio.run(go())
 
 
 def test_a_hanging_call_ends_with_its_executor():

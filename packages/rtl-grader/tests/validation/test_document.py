@@ -35,7 +35,7 @@ def history(records, tmp_path):
     other = first.model_copy(
         update={"tools_key": "other", "status": "flaky", "tools": {"iverilog": "99"}}
     )
-    made.record_validation("v", [*records.values(), other])
+    made.record_validations([("v", record) for record in (*records.values(), other)])
     return made
 
 

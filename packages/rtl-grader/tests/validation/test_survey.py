@@ -33,7 +33,7 @@ async def validate_all(session: Session, level: object) -> survey.Survey:
     under_way = survey.begin(session, level)
     for problem_id in under_way.waiting:
         await under_way.validate(problem_id)
-    await under_way.writer.flush()
+    await session.recorder.settle()
     return under_way
 
 
@@ -85,7 +85,7 @@ def test_a_problem_on_which_only_the_executor_fails_is_retried_and_then_skipped_
                 await under_way.validate(problem_id)
         await under_way.validate(problem_id)
         assert under_way.records[problem_id].status == "unsupported"
-        await under_way.writer.flush()
+        await session.recorder.settle()
         under_way.mark_unfit()
         assert "the executor failed 3 times" in session.unfit[problem_id]
         assert session.history.query("SELECT count(*) AS n FROM validations").to_pylist() == [
