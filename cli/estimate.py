@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -185,74 +184,40 @@ def _show_sums(config: RunConfig, result: Forecast) -> None:
         _say(f"budget  {sum_of(budget)} (cost.budget_usd) {verdict}")
 
 
-@dataclass(frozen=True)
-class _Row:
-    """Tokens of one kind and their dollars: the bound, and what is likely."""
-
-    model: str
-    kind: str
-    price: str
-    bound: str
-    bound_usd: str
-    likely: str
-    likely_usd: str
-
-
-_COLUMNS = {
-    "model": "model",
-    "kind": "kind",
-    "price": "USD/M",
-    "bound": "tokens\nat most",
-    "bound_usd": "USD\nat most",
-    "likely": "tokens\nlikely",
-    "likely_usd": "USD\nlikely",
-}
-"""Field of a row -> its title."""
-
-
 def _table(result: Forecast, here: bool) -> Table:
     """Table of tokens and dollars by model and kind; without dollars if everything runs on this machine (`here`)."""
     from rtl_core.cost.tokens import ModelPrice, Tokens, dollars, total_dollars
 
     most, likely, prices = result.most, result.likely, result.prices
-    columns = [
-        name for name, title in _COLUMNS.items() if not (here and title.startswith("USD"))
-    ]
+    titles = ("USD/M", "tokens\nat most", "USD\nat most", "tokens\nlikely", "USD\nlikely")
+    kept = slice(1, None, 2) if here else slice(None)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for (
-        name
-    ) in columns:  # in a narrow terminal the model's name is folded, and no number is cut
-        justify: Literal["left", "right"] = "left" if name in ("model", "kind") else "right"
-        table.add_column(
-            _COLUMNS[name], justify=justify, no_wrap=name != "model", overflow="fold"
-        )
+    # In a narrow terminal the model's name is folded, and no number is cut.
+    table.add_column("model", overflow="fold")
+    table.add_column("kind", no_wrap=True)
+    for title in titles[kept]:
+        table.add_column(title, justify="right", no_wrap=True)
 
-    def add(row: _Row) -> None:
-        table.add_row(*(getattr(row, name) for name in columns))
+    def add(model: str, kind: str, *numbers: str) -> None:
+        table.add_row(model, kind, *numbers[kept])
 
     for model in dict.fromkeys([*most.usage, *likely.usage]):
         price = prices.models.get(model, ModelPrice())
-        bound, tokens = (one.usage.get(model, Tokens()) for one in (most, likely))
-        bounds, counts = bound.by_kind(), tokens.by_kind()
-        bound_usd, likely_usd = dollars(bound, price), dollars(tokens, price)
+        sums = []
+        for tokens in (one.usage.get(model, Tokens()) for one in (most, likely)):
+            sums.append((tokens.by_kind(), dollars(tokens, price)))
         name = model
-        for kind in bounds:
-            if bounds[kind] or counts[kind]:
-                row = _Row(
-                    model=name,
-                    kind=kind,
-                    price=_usd(getattr(price, kind), 3),
-                    bound=f"{bounds[kind]:,.0f}",
-                    bound_usd=_usd(bound_usd[kind]),
-                    likely=f"{counts[kind]:,.0f}",
-                    likely_usd=_usd(likely_usd[kind]),
-                )
-                add(row)
+        for kind in Tokens().by_kind():
+            if any(counts[kind] for counts, _ in sums):
+                numbers = [_usd(getattr(price, kind), 3)]
+                for counts, usd in sums:
+                    numbers += [f"{counts[kind]:,.0f}", _usd(usd[kind])]
+                add(name, kind, *numbers)
                 name = ""
         table.add_section()
     if not here:
-        highest, total = (total_dollars(one.usage, prices) for one in (most, likely))
-        add(_Row("total", "", "", "", _usd(highest), "", _usd(total)))
+        highest, total = (_usd(total_dollars(one.usage, prices)) for one in (most, likely))
+        add("total", "", "", "", highest, "", total)
     return table
 
 
