@@ -61,7 +61,7 @@ async def evaluate(
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
             await tag_with_run(session.run)
-            plan = evaluation.plan_at(session, policy, step, samples, other)
+            plan = evaluation.plan_evaluation(session, policy, step, samples, other)
             if not session.trains:
                 await survey.leave_out_unsupported(session)
             async with validated_ahead(session) if session.trains else nullcontext() as ahead:

@@ -21,6 +21,7 @@ from rtl_core.config.learning import DISTRIBUTIONS, SELF_DISTRIBUTIONS
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.credit import Components, Credit, GroupCredit
+from rtl_core.learning.reward import Reward
 from rtl_core.types.numbers import Floats
 from rtl_grader.registry import Registry
 
@@ -35,29 +36,30 @@ class Group:
     answers: Sequence[StoredRollout]
 
     @property
-    def earned_G(self) -> Floats:
+    def rewards(self) -> list[Reward]:
         """Reward of each answer. Raises RuntimeError if one has no verdict."""
-        if missing := [stored.rollout.key for stored in self.answers if stored.reward is None]:
-            raise RuntimeError(f"{missing[0]} has no verdict; it must not be trained on")
-        return np.array(
-            [stored.reward.total for stored in self.answers if stored.reward is not None],
-            np.float64,
-        )
+        rewards = []
+        for stored in self.answers:
+            if stored.reward is None:
+                raise RuntimeError(
+                    f"{stored.rollout.key} has no verdict; it must not be trained on"
+                )
+            rewards.append(stored.reward)
+        return rewards
+
+    @property
+    def earned_G(self) -> Floats:
+        """Total reward of each answer."""
+        return np.array([reward.total for reward in self.rewards], np.float64)
 
     @property
     def components(self) -> Components:
         """The terms of the rewards that have a weight."""
-        rewards = [stored.reward for stored in self.answers if stored.reward is not None]
-        weights = {
-            name: weight
-            for reward in rewards
-            for name, (weight, _) in reward.terms.items()
-            if weight
-        }
-        values_GC = [
-            [reward.terms[name][1] if name in reward.terms else 0.0 for name in weights]
-            for reward in rewards
-        ]
+        terms_G = [reward.terms for reward in self.rewards]
+        weights: dict[str, float] = {}
+        for terms in terms_G:
+            weights |= {name: weight for name, (weight, _) in terms.items() if weight}
+        values_GC = [[terms.get(name, (0.0, 0.0))[1] for name in weights] for terms in terms_G]
         return Components(np.array(values_GC, np.float64), np.array([*weights.values()]))
 
     @property

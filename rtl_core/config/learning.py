@@ -14,7 +14,7 @@ from rtl_core.learning.credit import Doubtful, Truncated
 from rtl_core.learning.curriculum import Order
 from rtl_core.learning.distributions import Divergence, Tail
 from rtl_core.learning.health import METRICS
-from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
+from rtl_core.learning.pools import PoolRules
 from rtl_core.learning.schedule import KlSchedule, scheduled
 from rtl_core.types.numbers import Count, Share
 from rtl_grader.types.section import Section
@@ -293,7 +293,7 @@ class LearningSection(Section):
         )
 
 
-class CurriculumSection(Section):
+class CurriculumSection(PoolRules):
     order: Order = "easy_to_hard"
     """`easy_to_hard`: by measured pass rate, label, golden size and interface size. `shuffled`: random.
     `pools`: draw each RL step from an easy, a normal and a hard pool that are updated with the run's own
@@ -303,30 +303,9 @@ class CurriculumSection(Section):
     measure_samples: NonNegativeInt = 0
     """Answers sampled from student and teacher for each training problem before the first step. Problems
     are then ordered by pass rate. 0: no measurement."""
-    pool_weights: dict[Pool, float] = Field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
-    """With `pools`: relative probability of each pool."""
-    easy_from: Share = 0.75
-    """With `pools`: a problem at or above this pass rate is easy."""
-    hard_below: Share = 0.25
-    """With `pools`: a problem below this pass rate is hard."""
-    window: Count = 2
-    """With `pools`: number of a problem's latest groups that its pass rate is computed from."""
-    rest_after: NonNegativeInt = 2
-    """With `pools`: a problem pauses after this many consecutive groups that all passed or all failed. 0: never."""
-    rest_steps: Count = 20
-    """With `pools`: number of steps for which such a problem pauses."""
     quarantine: bool = False
     """Skip a problem whose answers cannot be graded (after `grading.retries`) instead of stopping the run.
     With `pools` it pauses. If more than half of a step cannot be graded, the run still stops."""
-
-    @field_validator("pool_weights")
-    @classmethod
-    def _some_weight(cls, weights: dict[Pool, float]) -> dict[Pool, float]:
-        if any(weight < 0 for weight in weights.values()) or not any(weights.values()):
-            raise ValueError(
-                "pool weights must not be negative, and at least one must be above 0"
-            )
-        return {pool: weights.get(pool, 0.0) for pool in POOLS}
 
 
 class SafeRange(Section):

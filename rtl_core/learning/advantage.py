@@ -39,10 +39,6 @@ def group_advantages(
     (`mean`), which bounds the result by the size of the group.
     """
     rewards_G = np.asarray(rewards_G, np.float64)
-    if rewards_G.ndim != 1 or rewards_G.size == 0:
-        raise ValueError(
-            f"rewards of one group must be a non-empty vector, not of shape {rewards_G.shape}"
-        )
     if np.ptp(rewards_G) < 1e-12:  # rounding must not turn equal rewards into a signal
         return np.zeros_like(rewards_G)
     centred_G: Floats = rewards_G - rewards_G.mean()

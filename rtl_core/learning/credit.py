@@ -147,16 +147,8 @@ def credit(
 
 
 def overlong_penalty(lengths_G: Sequence[int], cut_G: Sequence[bool], rules: Rules) -> Floats:
-    """Penalty of each of G answers, from 0 to `rules.penalty`; with a buffer of 0, only truncated answers have one.
-
-    Raises:
-        ValueError: the buffer is longer than the limit, or the vectors differ in length.
-    """
+    """Penalty of each of G answers, from 0 to `rules.penalty`; with a buffer of 0, only truncated answers have one."""
     limit, buffer = rules.limit, rules.buffer
-    if len(lengths_G) != len(cut_G):
-        raise ValueError(f"{len(lengths_G)} lengths but {len(cut_G)} marks of cut answers")
-    if not 0 <= buffer <= limit:
-        raise ValueError(f"a buffer of {buffer} tokens does not fit a limit of {limit}")
     over_G = np.asarray(lengths_G, np.float64) - (limit - buffer)
     share_G = np.clip(over_G / buffer, 0.0, 1.0) if buffer else np.zeros(len(lengths_G))
     return rules.penalty * np.where(np.asarray(cut_G, bool), 1.0, share_G)

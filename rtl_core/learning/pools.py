@@ -17,12 +17,16 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
+
+from pydantic import Field, NonNegativeInt, field_validator
+
+from rtl_core.types.numbers import Count, Share
+from rtl_grader.types.section import Section
 
 Pool = Literal["easy", "normal", "hard"]
 POOLS: tuple[Pool, ...] = ("easy", "normal", "hard")
-DEFAULT_WEIGHTS: Mapping[Pool, float] = {"easy": 1.0, "normal": 2.0, "hard": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +39,32 @@ class GroupResult:
     graded: int
 
 
-@dataclass(frozen=True)
-class PoolRules:
-    """Settings; see the module. Rates are shares of passing answers. With `rest_after` 0, only quarantined
-    problems rest."""
+class PoolRules(Section):
+    """Settings of the pools, a part of the configuration section `[curriculum]`."""
 
-    weights: Mapping[Pool, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
-    easy_from: float = 0.75
-    hard_below: float = 0.25
-    window: int = 2
-    rest_after: int = 2
-    rest_steps: int = 20
+    pool_weights: dict[Pool, float] = Field(
+        default_factory=lambda: {"easy": 1.0, "normal": 2.0, "hard": 1.0}
+    )
+    """With `pools`: relative probability of each pool."""
+    easy_from: Share = 0.75
+    """With `pools`: a problem at or above this pass rate is easy."""
+    hard_below: Share = 0.25
+    """With `pools`: a problem below this pass rate is hard."""
+    window: Count = 2
+    """With `pools`: number of a problem's latest groups that its pass rate is computed from."""
+    rest_after: NonNegativeInt = 2
+    """With `pools`: a problem pauses after this many consecutive groups that all passed or all failed. 0: never."""
+    rest_steps: Count = 20
+    """With `pools`: number of steps for which such a problem pauses."""
+
+    @field_validator("pool_weights")
+    @classmethod
+    def _some_weight(cls, weights: dict[Pool, float]) -> dict[Pool, float]:
+        if any(weight < 0 for weight in weights.values()) or not any(weights.values()):
+            raise ValueError(
+                "pool weights must not be negative, and at least one must be above 0"
+            )
+        return {pool: weights.get(pool, 0.0) for pool in POOLS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,12 +53,6 @@ def scheduled(
 def controlled_weight(
     weight: float, kl: float, target: float, *, gain: float, lowest: float, highest: float
 ) -> float:
-    """λ of the next step, from this step's λ and measured KL per token (nats), within the bounds.
-
-    Raises:
-        ValueError: `target` is not positive.
-    """
-    if target <= 0:
-        raise ValueError(f"the target KL must be positive, not {target}")
+    """λ of the next step, from this step's λ and measured KL per token (nats), within the bounds."""
     error = min(max((kl - target) / target, -ERROR_LIMIT), ERROR_LIMIT)
     return min(max(weight * (1 + gain * error), lowest), highest)

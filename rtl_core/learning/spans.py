@@ -18,7 +18,7 @@ Shapes: T tokens of the student, U of the teacher, S spans.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -112,26 +112,23 @@ def _equal_words(words: list[str], other: list[str]) -> Iterator[tuple[int, int,
 
 
 def _anchors(words: list[str], other: list[str]) -> list[tuple[int, int]]:
-    """Places of anchors in both texts, in order: the longest increasing sequence of them (patience sorting)."""
-    places: list[dict[tuple[str, ...], int]] = [{}, {}]
-    for row, place in zip((words, other), places, strict=True):
-        for at in range(len(row) - ANCHOR + 1):
-            passage = tuple(row[at : at + ANCHOR])
-            place[passage] = -1 if passage in place else at
-    tails = list[int]()
-    last, before = list[tuple[int, int]](), dict[tuple[int, int], tuple[int, int] | None]()
-    for passage, at in places[0].items():
-        there = places[1].get(passage, -1)
-        if at < 0 or there < 0:
-            continue
-        length = bisect_left(tails, there)
-        before[at, there] = last[length - 1] if length else None
-        tails[length : length + 1], last[length : length + 1] = [there], [(at, there)]
-    chain, anchor = list[tuple[int, int]](), last[-1] if last else None
-    while anchor:
-        chain.append(anchor)
-        anchor = before[anchor]
-    return chain[::-1]
+    """Places of anchors in both texts, in order."""
+    ours, theirs = _single(words), _single(other)
+    shared = [passage for passage in ours if passage in theirs]
+    # Each passage is there once, so that the time is linear as long as their order is the same.
+    matcher = SequenceMatcher(None, shared, sorted(shared, key=theirs.__getitem__), False)
+    anchors = []
+    for start, _, size in matcher.get_matching_blocks():
+        for passage in shared[start : start + size]:
+            anchors.append((ours[passage], theirs[passage]))
+    return anchors
+
+
+def _single(words: list[str]) -> dict[tuple[str, ...], int]:
+    """Places of the passages of `ANCHOR` words that a text has once, in order."""
+    passages = [tuple(words[at : at + ANCHOR]) for at in range(len(words) - ANCHOR + 1)]
+    counts = Counter(passages)
+    return {passage: at for at, passage in enumerate(passages) if counts[passage] == 1}
 
 
 def _by_window(words: list[str], other: list[str]) -> Iterator[tuple[int, int, int]]:

@@ -75,18 +75,14 @@ def scaled_answers(batch: Batch, algorithm: Algorithm) -> list[tuple[StoredRollo
     source has its own), and its advantage as it is trained on: divided by that algorithm's divisor."""
     config = algorithm.config
     divisors = divisors_of(batch, config)
-    own = {
-        problem_id: algorithm_of(config, batch, problem_id)
-        for problem_id in batch.problem_ids
-        if problem_id in batch.algorithms
-    }
+    algorithms = {name: kind(config) for name, kind in chosen(config).items()}
+    algorithms[config.learning.algorithm] = algorithm
     rows = []
-    for stored in trained_answers(batch):
-        name, credit = _algorithm_name(config, batch, stored), credit_of(stored)
-        if name in divisors:
-            advantage = credit.advantage / divisors[name]
-            stored = replace(stored, credit=replace(credit, advantage=advantage))
-        rows.append((stored, own.get(stored.rollout.problem_id, algorithm)))
+    for name, stored in _by_algorithm(batch, config):
+        credit = credit_of(stored)
+        advantage = credit.advantage / divisors.get(name, 1.0)
+        scaled = replace(stored, credit=replace(credit, advantage=advantage))
+        rows.append((scaled, algorithms[name]))
     return rows
 
 
@@ -95,8 +91,7 @@ def divisors_of(batch: Batch, config: RunConfig) -> dict[str, float]:
     standard deviation over the answers that are part of the loss, without `reward_weight`. None of 0."""
     classes, weight = chosen(config), config.learning.reward_weight
     advantages: dict[str, list[float]] = defaultdict(list)
-    for stored in trained_answers(batch):
-        name = _algorithm_name(config, batch, stored)
+    for name, stored in _by_algorithm(batch, config):
         if batch.purpose == "train" and classes[name].normalises_batch:
             advantages[name].append(credit_of(stored).advantage)
     spreads = {name: float(np.std(values)) for name, values in advantages.items()}
@@ -106,18 +101,18 @@ def divisors_of(batch: Batch, config: RunConfig) -> dict[str, float]:
 def algorithm_metrics(batch: Batch, config: RunConfig) -> dict[str, float]:
     """Metrics of a step that say which algorithm trained on how many answers, and by what it divided their
     advantages; empty with a single algorithm that does not divide them."""
-    metrics = {
-        f"algorithm/{name}/divisor": divisor
-        for name, divisor in divisors_of(batch, config).items()
-    }
+    divisors = divisors_of(batch, config).items()
+    metrics = {f"algorithm/{name}/divisor": divisor for name, divisor in divisors}
     if config.learning.by_source:
-        answers = Counter(_algorithm_name(config, batch, s) for s in trained_answers(batch))
+        answers = Counter(name for name, _ in _by_algorithm(batch, config))
         metrics |= {f"algorithm/{name}/answers": float(n) for name, n in answers.items()}
     return metrics
 
 
-def _algorithm_name(config: RunConfig, batch: Batch, stored: StoredRollout) -> str:
-    return batch.algorithms.get(stored.rollout.problem_id, config.learning.algorithm)
+def _by_algorithm(batch: Batch, config: RunConfig) -> Iterator[tuple[str, StoredRollout]]:
+    """Yield `trained_answers`, each with the name of the algorithm that trains it."""
+    for stored in trained_answers(batch):
+        yield batch.algorithms.get(stored.rollout.problem_id, config.learning.algorithm), stored
 
 
 def build_datums(

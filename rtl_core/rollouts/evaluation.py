@@ -120,48 +120,36 @@ def is_due(config: RunConfig, step: int) -> bool:
     return config.evaluation.after_warm_start and step == config.learning.warm_start_steps
 
 
-def plan_evaluation(session: Session, policy: PolicyName, step: int) -> EvaluationPlan:
-    """Plan one of the run's own evaluations: its held-out split, `evaluation.samples` answers, the weights
-    after `step` steps.
+def plan_evaluation(
+    session: Session,
+    policy: PolicyName,
+    step: int | None,
+    samples: int | None = None,
+    other: Conditions = OWN,
+) -> EvaluationPlan:
+    """Plan an evaluation of the weights after `step` steps (None: the newest) on the session's held-out split.
+    `samples` is `evaluation.samples` by default; `other`: see `config_for`.
 
     Raises:
         PolicyError: these weights are not in the history.
     """
-    section, saved, path = session.config.evaluation, session.weights.sampler_paths, None
-    if policy == "student" and not session.trains:
-        path = section.weights
-    elif policy == "student":
-        # A resumed run may have newer weights than those of an evaluation that failed before.
-        if step and step not in saved:
+    section, history, path = session.config.evaluation, session.history, None
+    if policy != "student":
+        step = 0
+    else:
+        trained = history.trained_steps(session.run)
+        step = len(trained) if step is None else step
+        if not step:
+            path = section.weights or history.existing_run(session.run).start_sampler
+        elif step > len(trained):
             raise PolicyError(
                 f"cannot evaluate the weights after {counted(step, 'step')}: they are not in the history",
                 "`rtl-distill admin checkpoints RUN` lists the saved weights",
             )
-        path = saved.get(step)
+        else:
+            path = trained[step - 1].sampler_path
     split, kind = session.loaded.heldout_split, session.config.kind
-    return EvaluationPlan(policy, step, split, section.samples, path, kind=kind)
-
-
-def plan_at(
-    session: Session,
-    policy: Literal["student", "teacher"],
-    step: int | None,
-    samples: int,
-    other: Conditions = OWN,
-) -> EvaluationPlan:
-    """Plan the evaluation of a trained run's policy at a step; None means the newest weights. `step`, `other`: see
-    `config_for`."""
-    run, history, split = session.run, session.history, session.loaded.heldout_split
-    kind = session.config.kind
-    if policy == "teacher":
-        return EvaluationPlan(policy, 0, split, samples, None, other, kind)
-    trained = history.trained_steps(run)
-    if step is None:
-        step = len(trained)
-    if step:
-        path = trained[step - 1].sampler_path
-    else:
-        path = session.config.evaluation.weights or history.existing_run(run).start_sampler
+    samples = samples or section.samples
     return EvaluationPlan(policy, step, split, samples, path, other, kind)
 
 

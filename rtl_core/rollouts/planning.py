@@ -29,7 +29,7 @@ from rtl_core.learning.curriculum import (
     replacement,
     replacement_candidates,
 )
-from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw
+from rtl_core.learning.pools import POOLS, GroupResult, Standing, draw
 from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.rollouts.datums import has_signal
 from rtl_core.run.folder import command_for
@@ -284,9 +284,7 @@ def measured_rates(history: History, run: str) -> dict[str, MeasuredRates]:
 def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
     """Standing of every usable training problem, from the groups of the steps before `policy_step`. These
     are trained and final."""
-    section, rates = session.config.curriculum, measured_rates(session.history, session.run)
-    names = {"easy_from", "hard_below", "window", "rest_after", "rest_steps"}
-    rules = PoolRules(weights=section.pool_weights, **section.model_dump(include=names))
+    rules, rates = session.config.curriculum, measured_rates(session.history, session.run)
     start = {
         problem.id: first_pool(problem, rates.get(problem.id, UNMEASURED), rules)
         for problem in session.train

@@ -28,7 +28,7 @@ from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
 from rtl_core.run.model_card import model_card
-from rtl_core.run.retention import best_steps, kept_steps, retention_of
+from rtl_core.run.retention import best_steps, kept_in_run
 from rtl_core.types.tell import Tell
 from rtl_grader.words import counted
 
@@ -152,7 +152,7 @@ async def checkpoint_table(history: History, config: RunConfig) -> Table:
     try:
         there = set(await backend_of(config).stored(config))
     except UserError as error:
-        keep = kept_steps(trained, evaluations, retention_of(config))
+        keep = kept_in_run(trained, evaluations, config)
         there = {path for path, step in steps.items() if step in keep}
         title += f", by the history alone: {error.message}"
     rows = []

@@ -9,9 +9,9 @@ and the warm start whose weights are the self-teacher.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from rtl_core.config import RunConfig
+from rtl_core.config.models import CheckpointsSection
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.reporting.evaluations import own_evaluations
@@ -21,32 +21,22 @@ from rtl_grader.progress import log_line, progress
 from rtl_grader.words import counted
 
 
-@dataclass(frozen=True)
-class Retention:
-    """Rules of what is kept; 0 means none of that kind."""
-
-    keep_last: int = 3
-    keep_best: int = 1
-    keep_every: int = 0
-    also: frozenset[int] = frozenset()
-    """Steps that are always kept."""
-
-
 def kept_steps(
-    trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention
+    trained: Sequence[StepState],
+    evaluations: Sequence[EvaluationRecord],
+    rules: CheckpointsSection,
+    also: Iterable[int] = (),
 ) -> set[int]:
-    """Return the trained steps whose weights are kept.
+    """Return the trained steps whose weights are kept. `also`: steps that are kept in any case.
 
     `evaluations` are the run's own (`own_evaluations`). An evaluation after n train steps belongs to the
     weights that step n − 1 saved. Of equal results the earlier counts as better.
     """
     steps = sorted(state.step for state in trained)
-    newest = max(1, retention.keep_last)
-    keep = set(steps[-newest:])
-    if retention.keep_every:
-        keep |= {step for step in steps if (step + 1) % retention.keep_every == 0}
-    keep |= retention.also.intersection(steps)
-    return keep.union(best_steps(trained, evaluations, retention.keep_best))
+    keep = {*steps[-rules.keep_last :], *set(also).intersection(steps)}
+    if rules.keep_every:
+        keep |= {step for step in steps if (step + 1) % rules.keep_every == 0}
+    return keep.union(best_steps(trained, evaluations, rules.keep_best))
 
 
 def best_steps(
@@ -70,12 +60,14 @@ def best_steps(
     return best
 
 
-def retention_of(config: RunConfig) -> Retention:
-    """Return the configured rules; weights that are the self-teacher are kept as long as the run trains."""
-    section, learning = config.checkpoints, config.learning
+def kept_in_run(
+    trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], config: RunConfig
+) -> set[int]:
+    """Return `kept_steps` by the configured rules; weights that are the self-teacher are kept as long as the run trains."""
+    learning = config.learning
     scores = learning.self_taught and learning.self_weights == "start"
-    also = frozenset({learning.warm_start_steps - 1}) if scores else frozenset()
-    return Retention(section.keep_last, section.keep_best, section.keep_every, also)
+    also = [learning.warm_start_steps - 1] if scores else []
+    return kept_steps(trained, evaluations, config.checkpoints, also)
 
 
 async def delete_old_weights(session: Session) -> None:
@@ -84,7 +76,7 @@ async def delete_old_weights(session: Session) -> None:
     with history.reading():
         trained = history.trained_steps(run)
         evaluations = own_evaluations(history, run)
-    keep = kept_steps(trained, evaluations, retention_of(session.config)) | weights.deleted
+    keep = kept_in_run(trained, evaluations, session.config) | weights.deleted
     old = [state for state in trained if state.step not in keep]
     if not old:
         return
@@ -102,17 +94,17 @@ async def keep_final_weights(session: Session) -> None:
     await delete_old_weights(session)
     history, run, tell = session.history, session.run, progress.get()
     trained, evaluations = history.trained_steps(run), own_evaluations(history, run)
-    retention = Retention(keep_last=1, keep_best=session.config.checkpoints.keep_best)
+    rules = CheckpointsSection(keep_last=1, keep_best=session.config.checkpoints.keep_best)
     sources = sorted({problem.source for problem in session.loaded.heldout})
     together = " together" if len(sources) > 1 else ""
-    for step, evaluation in best_steps(trained, evaluations, retention.keep_best).items():
+    for step, evaluation in best_steps(trained, evaluations, rules.keep_best).items():
         problems = counted(evaluation.n_problems, "held-out problem")
         tell.line(
             f"kept as the best: the weights after {counted(step + 1, 'step')}, by pass@1 "
             f"{evaluation.pass_at_1:.3f} on the {problems} of {' and '.join(sources)}{together} "
             "(checkpoints.keep_best)"
         )
-    keep = kept_steps(trained, evaluations, retention)
+    keep = kept_steps(trained, evaluations, rules)
     for state in trained:
         if state.step not in keep:
             continue

@@ -22,13 +22,6 @@ def test_the_penalty_rises_over_the_buffer_and_is_full_for_a_truncated_answer(
     assert overlong_penalty(lengths, cut, rules).tolist() == pytest.approx(expected)
 
 
-def test_invalid_penalties_are_rejected():
-    with pytest.raises(ValueError, match="does not fit"):
-        overlong_penalty([1], [False], Rules(10, buffer=11, penalty=1.0))
-    with pytest.raises(ValueError, match="marks"):
-        overlong_penalty([1, 2], [False], Rules(10, buffer=0, penalty=1.0))
-
-
 ALL, DOUBTFUL = [True] * 3, [True, False, False]
 SETTINGS = {
     "keep": (Rules(100), CUT, REWARDS, [0.4, -0.1, -0.3], ALL),

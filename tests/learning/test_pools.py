@@ -98,7 +98,7 @@ def test_resting_problems_are_drawn_last_and_in_the_order_of_their_return():
         "b": Standing("hard", 1, 20),
         "c": Standing("normal", 1, 0),
     }
-    assert draw(now, 10, 1, random.Random(0), PoolRules().weights) == ["c"]
-    assert draw(now, 10, 2, random.Random(0), PoolRules().weights) == ["c", "b"]
-    assert set(draw(now, 20, 2, random.Random(0), PoolRules().weights)) == {"b", "c"}
-    assert len(draw(now, 10, 9, random.Random(0), PoolRules().weights)) == 3
+    assert draw(now, 10, 1, random.Random(0), PoolRules().pool_weights) == ["c"]
+    assert draw(now, 10, 2, random.Random(0), PoolRules().pool_weights) == ["c", "b"]
+    assert set(draw(now, 20, 2, random.Random(0), PoolRules().pool_weights)) == {"b", "c"}
+    assert len(draw(now, 10, 9, random.Random(0), PoolRules().pool_weights)) == 3

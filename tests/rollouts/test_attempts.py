@@ -125,7 +125,7 @@ async def evaluated(history: Path) -> str:
     async with open_session(
         evaluation.config_for(history, "again", "heldout", other), as_visitor=True
     ) as session:
-        plan = evaluation.plan_at(session, "student", 0, 2, other)
+        plan = evaluation.plan_evaluation(session, "student", 0, 2, other)
         held = evaluation.evaluation_batch(session, plan)
         assert batches.sampling_of(session.config, held.purpose) == SamplingParams(
             100, 0.2, (), 0.9

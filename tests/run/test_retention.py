@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from rtl_core.config import load_config
+from rtl_core.config.models import CheckpointsSection
 from rtl_core.errors import BackendUnavailableError, PolicyError, WeightsGoneError
 from rtl_core.history.records import (
     EvaluationRecord,
@@ -16,7 +17,7 @@ from rtl_core.history.records import (
 )
 from rtl_core.history.store import History
 from rtl_core.reporting.evaluations import own_evaluations
-from rtl_core.run.retention import Retention, best_steps, keep_final_weights, kept_steps
+from rtl_core.run.retention import best_steps, keep_final_weights, kept_steps
 from rtl_grader.progress import progress
 
 
@@ -52,8 +53,17 @@ def evaluated(scores: dict[int, float], policy: str = "student") -> list[Evaluat
 def test_the_newest_and_the_best_by_held_out_pass_rate_are_kept():
     # The evaluation after 4 steps is of the weights of step 3; the one after 0 steps is of no saved weights.
     scores = evaluated({0: 0.9, 2: 0.1, 4: 0.6, 6: 0.5}) + evaluated({8: 1.0}, policy="teacher")
-    assert kept_steps(trained(10), scores, Retention(keep_last=2, keep_best=1)) == {3, 8, 9}
-    assert kept_steps(trained(10), scores, Retention(keep_last=2, keep_best=2)) == {3, 5, 8, 9}
+    assert kept_steps(trained(10), scores, CheckpointsSection(keep_last=2, keep_best=1)) == {
+        3,
+        8,
+        9,
+    }
+    assert kept_steps(trained(10), scores, CheckpointsSection(keep_last=2, keep_best=2)) == {
+        3,
+        5,
+        8,
+        9,
+    }
     found = best_steps(trained(10), scores, 2)
     assert {step: evaluation.pass_at_1 for step, evaluation in found.items()} == {
         3: 0.6,
@@ -85,20 +95,22 @@ def test_evaluations_under_other_conditions_do_not_decide_which_weights_are_best
     }
     assert own_evaluations(history, "r") == [own, second]
     assert kept_steps(
-        trained(6), own_evaluations(history, "r"), Retention(keep_last=1, keep_best=1)
+        trained(6), own_evaluations(history, "r"), CheckpointsSection(keep_last=1, keep_best=1)
     ) == {1, 5}
 
 
 def test_the_newest_step_milestones_and_the_earlier_of_equally_good_weights_are_kept():
-    assert kept_steps(trained(7), [], Retention(keep_last=0, keep_best=0)) == {6}
-    assert kept_steps(trained(7), [], Retention(keep_last=1, keep_best=0, keep_every=3)) == {
+    assert kept_steps(trained(7), [], CheckpointsSection(keep_last=1, keep_best=0)) == {6}
+    assert kept_steps(
+        trained(7), [], CheckpointsSection(keep_last=1, keep_best=0, keep_every=3)
+    ) == {
         2,
         5,
         6,
     }
-    assert kept_steps([], [], Retention()) == set()
+    assert kept_steps([], [], CheckpointsSection()) == set()
     assert kept_steps(
-        trained(6), evaluated({2: 0.5, 4: 0.5}), Retention(keep_last=1, keep_best=1)
+        trained(6), evaluated({2: 0.5, 4: 0.5}), CheckpointsSection(keep_last=1, keep_best=1)
     ) == {1, 5}
 
 
