@@ -64,21 +64,23 @@ def _agreements(
         for name in names:
             notes.append(f"{name} reads as many tokens as the student, assumed: {why}")
 
+    chat = None
+    if student is not None:
+        chat = config.prompting.chat(student, config.tinker.student)
     teachers: dict[str, Tokenizer] = {}
     for name in sorted(set(config.tinker.named_teachers.values()) - {config.tinker.student}):
         if name.startswith(SAVED):
             continue
-        teacher = None if student is None else _tokenizer(config, name, download)
-        if student is None or teacher is None:
+        teacher = None if chat is None else _tokenizer(config, name, download)
+        if chat is None or teacher is None:
             assume([name], "a tokenizer is not on this machine (--download)")
             continue
-        chat = config.prompting.chat(student, config.tinker.student)
         if different_tokens(chat, config.prompting.chat_of_teacher(teacher, name), []):
             teachers[name] = teacher
-    if not teachers or student is None:
+    if not teachers or chat is None:
         return {}
     try:
-        return prepare(config, problems_of(config), student, teachers, Readiness()).agreements
+        return prepare(config, problems_of(config), chat, teachers, Readiness()).agreements
     except UserError as error:
         assume(teachers, error.message)
         return {}

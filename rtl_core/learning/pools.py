@@ -20,13 +20,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt, field_validator
+from pydantic import NonNegativeInt, field_validator
 
 from rtl_core.types.numbers import Count, Share
 from rtl_grader.types.section import Section
 
 Pool = Literal["easy", "normal", "hard"]
 POOLS: tuple[Pool, ...] = ("easy", "normal", "hard")
+WEIGHTS: dict[Pool, float] = {"easy": 1.0, "normal": 2.0, "hard": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,7 @@ class GroupResult:
 class PoolRules(Section):
     """Settings of the pools, a part of the configuration section `[curriculum]`."""
 
-    pool_weights: dict[Pool, float] = Field(
-        default_factory=lambda: {"easy": 1.0, "normal": 2.0, "hard": 1.0}
-    )
+    pool_weights: dict[Pool, float] = WEIGHTS
     """With `pools`: relative probability of each pool."""
     easy_from: Share = 0.75
     """With `pools`: a problem at or above this pass rate is easy."""

@@ -27,6 +27,7 @@ from rtl_core.history.connection import hurried
 from rtl_core.history.records import PlacedProblem
 from rtl_core.history.store import History
 from rtl_core.prompting.calls import ToolChat
+from rtl_core.prompting.chat import Chat
 from rtl_core.run.check.machine import problems_of
 from rtl_core.run.check.preflight import preflight_findings, served_by_endpoint
 from rtl_core.run.check.prompts import PreflightInput, PreparedPrompts, context, prepare
@@ -219,11 +220,13 @@ async def _open_policy(
         check_start(config, await backend.describe(config.tinker.start_from))
     bases = await _bases_of_teachers(config, backend, tell if as_visitor else None)
     session.prices = prices_of(config, bases)
-    prepared = _prepare_prompts(session, backend, provider, bases, readiness)
-    chat, unfit = prepared.chat, prepared.unfit
+    chat = config.prompting.chat(backend.tokenizer, config.tinker.student)
+    tell(chat.in_words())
+    prepared = _prepare_prompts(session, chat, provider, bases, readiness)
     models = {name: bases.get(name, name) for name in config.tinker.named_teachers.values()}
     readers = {name: prepared.readers[m] for name, m in models.items() if m in prepared.readers}
     agreements = {name: prepared.agreements[models[name]] for name in readers}
+    prepared = replace(prepared, readers=readers, agreements=agreements)
     for name, agreement in agreements.items():
         tell(f"teacher {name}: aligned by spans of text; {agreement.in_words}")
     context_of = readiness.context.get(config.tinker.student)
@@ -232,16 +235,7 @@ async def _open_policy(
     if not session.trains:
         return
     inputs = PreflightInput(
-        config,
-        readiness,
-        session.prompts,
-        session.loaded,
-        history,
-        session.prices,
-        unfit,
-        readers,
-        agreements,
-        chat,
+        config, readiness, prepared, session.loaded, history, session.prices, chat
     )
     findings = list(context(inputs) if as_visitor else preflight_findings(inputs))
     last = history.last_trained_step(session.run)
@@ -307,7 +301,7 @@ def _log_left_out(loaded: LoadedProblems) -> None:
 
 def _prepare_prompts(
     session: Session,
-    backend: Backend,
+    chat: Chat,
     provider: Provider,
     bases: Mapping[str, str],
     readiness: Readiness,
@@ -322,9 +316,8 @@ def _prepare_prompts(
         model = bases.get(name, name)
         if not model.startswith(SAVED) and model not in teachers:
             teachers[model] = provider.tokenizer(config, model)
-    prepared = prepare(config, session.loaded, backend.tokenizer, teachers, readiness)
+    prepared = prepare(config, session.loaded, chat, teachers, readiness)
     session.prompts = prepared.prompts
-    tell.line(prepared.rendering)
     session.unfit |= prepared.unfit
     for why in first_lines(prepared.unfit.values()):
         tell.line(f"left out: {why}")

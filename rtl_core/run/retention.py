@@ -63,7 +63,7 @@ def best_steps(
 def kept_in_run(
     trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], config: RunConfig
 ) -> set[int]:
-    """Return `kept_steps` by the configured rules; weights that are the self-teacher are kept as long as the run trains."""
+    """Return `kept_steps` by the configured rules, with weights that are the self-teacher."""
     learning = config.learning
     scores = learning.self_taught and learning.self_weights == "start"
     also = [learning.warm_start_steps - 1] if scores else []

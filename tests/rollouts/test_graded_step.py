@@ -115,7 +115,7 @@ def test_rewards_for_size_with_weak_harnesses_give_a_warning(more, warned):
             list(
                 small_pays(
                     PreflightInput(
-                        load_config("demo", [*SIZE, *more], environment={}), Readiness(), {}
+                        load_config("demo", [*SIZE, *more], environment={}), Readiness()
                     )
                 )
             )
@@ -123,7 +123,7 @@ def test_rewards_for_size_with_weak_harnesses_give_a_warning(more, warned):
         == warned
     )
     assert not list(
-        small_pays(PreflightInput(load_config("demo", more, environment={}), Readiness(), {}))
+        small_pays(PreflightInput(load_config("demo", more, environment={}), Readiness()))
     )
 
 

@@ -29,7 +29,14 @@ from rtl_core.run import forecast
 from rtl_core.run.check import machine, readiness
 from rtl_core.run.check import prompts as prompts_of_run
 from rtl_core.run.check.cost import cost, disk
-from rtl_core.run.check.prompts import PreflightInput, context, known_good, prepare, sizes
+from rtl_core.run.check.prompts import (
+    PreflightInput,
+    PreparedPrompts,
+    context,
+    known_good,
+    prepare,
+    sizes,
+)
 from rtl_core.run.opening import open_session
 from rtl_core.tinymodels import model_path
 from rtl_grader.problems.sources import load_problems
@@ -377,9 +384,8 @@ def small_known(tmp_path: Path, limit: int, *overrides: str) -> PreflightInput:
         problem.id: Prompt(problem.id, [], [1] * 100)
         for problem in (*loaded.train, *loaded.heldout)
     }
-    return PreflightInput(
-        config, Readiness(context={"student": limit, "teacher": 10_000}), prompts, loaded
-    )
+    readiness = Readiness(context={"student": limit, "teacher": 10_000})
+    return PreflightInput(config, readiness, PreparedPrompts(prompts), loaded)
 
 
 @pytest.mark.parametrize(
@@ -412,14 +418,12 @@ def test_of_many_problems_most_prompts_are_built_when_they_are_asked_for(tmp_pat
     monkeypatch.setattr(prompts_of_run, "AT_START", 2)
     config = demo(tmp_path, train=9, heldout=2)
     loaded = load_problems(config.problems.sources, 0)
-    student = backend_of(config).tokenizer(config, "student")
+    student = config.prompting.chat(backend_of(config).tokenizer(config, "student"), "student")
     every = prepare(config, loaded, student)
     prepared = prepare(config, loaded, student, readiness=Readiness())
     first = [*loaded.train[::4], *loaded.heldout]
     assert list(prepared.prompts) == [problem.id for problem in first]
-    known = PreflightInput(
-        config, Readiness(context={"student": 1024}), prepared.prompts, loaded
-    )
+    known = PreflightInput(config, Readiness(context={"student": 1024}), prepared, loaded)
     (finding,) = context(known)
     assert finding.text.endswith("; 6 further prompts are measured when they are used")
     later = loaded.train[1].id

@@ -130,13 +130,8 @@ class TinkerBackend:
     async def logprobs(
         self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]
     ) -> NDArray[np.float32]:
-        full = types.ModelInput.from_ints([*prompt_P, *tokens_T])
-        async with self._sampler(weights) as client:
-            # Score only the completion, so that a cached prompt is not billed twice.
-            request = client.compute_logprobs(full, prompt_logprobs_last_n=len(tokens_T))
-            values = await outstanding("compute_logprobs", request)
-            scores_T = checked_logprobs(values[-len(tokens_T) :], len(tokens_T), "a score")
-        return scores_T.astype(np.float32)
+        async with self._scored(weights, prompt_P, tokens_T) as (scores_T, _):
+            return scores_T
 
     async def choices(
         self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], k: int
@@ -175,7 +170,8 @@ class TinkerBackend:
         """Yield the scores of a completion, and the answer to what else was `asked` of the same request."""
         full, count = types.ModelInput.from_ints([*prompt_P, *tokens_T]), len(tokens_T)
         async with self._sampler(weights) as client:
-            # As in `compute_logprobs`: a token must be sampled, but is not used.
+            # As in the SDK's `compute_logprobs`: a token must be sampled, but is not used. Only the completion is
+            # scored, so that a cached prompt is not billed twice.
             request = client.sample(
                 full,
                 1,
@@ -184,7 +180,7 @@ class TinkerBackend:
                 prompt_logprobs_last_n=count,
                 **asked,
             )
-            answer = await outstanding("sample", request)
+            answer = await outstanding("compute_logprobs", request)
             scores_T = checked_logprobs(
                 (answer.prompt_logprobs or [])[-count:], count, "a score"
             )

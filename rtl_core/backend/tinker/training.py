@@ -148,12 +148,9 @@ async def open_training_client(
             seed=config.run.seed,
             user_metadata=marks,
         )
-    elif weights_only:
-        client = await service.create_training_client_from_state(
-            state_path, user_metadata=marks
-        )
-    else:
-        client = await service.create_training_client_from_state_with_optimizer(
-            state_path, user_metadata=marks
-        )
+        return client
+    create = service.create_training_client_from_state_with_optimizer
+    if weights_only:
+        create = service.create_training_client_from_state
+    client = await create(state_path, user_metadata=marks)
     return client

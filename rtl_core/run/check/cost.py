@@ -148,7 +148,7 @@ def _forecast(inputs: PreflightInput) -> Forecast:
         heldout,
         history=inputs.history,
         prices=inputs.prices,
-        agreements=inputs.agreements,
+        agreements=inputs.prepared.agreements,
     )
 
 

@@ -17,6 +17,7 @@ from rtl_core.backend.start import wanted_models
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, UserError
 from rtl_core.history.connection import connect
+from rtl_core.prompting.chat import Chat
 from rtl_core.run.check.prompts import PreparedPrompts, compare
 from rtl_core.types.finding import Finding, Findings
 from rtl_core.types.tokenizer import Tokenizer
@@ -140,13 +141,14 @@ def parity(
     tokenizers: dict[str, Tokenizer],
     prepared: PreparedPrompts,
     loaded: LoadedProblems,
+    student: Chat,
 ) -> Findings:
     """Whether every model tokenizes the prompts like the student or, if not, how spans of text align the tokens."""
     models = wanted_models(config)
     _, *others = tokenizers.items()
     for key, tokenizer in others:
         try:
-            text = compare(config, prepared, loaded, tokenizer, models[key])
+            text = compare(config, prepared, loaded, student, tokenizer, models[key])
         except UserError as error:
             yield Finding("tokenizer", "wrong", f"{key}: {error.message}", error.hint)
         else:

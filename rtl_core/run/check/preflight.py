@@ -90,31 +90,26 @@ async def preflight(config: RunConfig, missing: UserError | None, named: str) ->
         asyncio.to_thread(served_by_endpoint, config),
     )
     findings = [*readiness.findings, *saved_weights(config, readiness), *served]
-    inputs = PreflightInput(config, Readiness(), {})
+    inputs = PreflightInput(config, Readiness())
     if isinstance(tokenizers, Finding):
         findings.append(tokenizers)
     elif tokenizers is not None and not isinstance(loaded, Finding):
         try:
-            prepared = prepare(config, loaded, tokenizers["tinker.student"])
+            student = tokenizers["tinker.student"]
+            chat = config.prompting.chat(student, config.tinker.student)
+            findings.append(Finding("template", "ok", chat.in_words()))
+            prepared = prepare(config, loaded, chat)
         except UserError as error:
             findings.append(Finding("template", "wrong", error.message, error.hint))
         else:
-            findings.append(Finding("template", "ok", prepared.rendering))
-            findings += machine.parity(config, tokenizers, prepared, loaded)
-            inputs = PreflightInput(
-                config,
-                readiness,
-                prepared.prompts,
-                loaded,
-                unfit=prepared.unfit,
-                readers=prepared.readers,
-                agreements=prepared.agreements,
-                chat=prepared.chat,
-            )
+            findings += machine.parity(config, tokenizers, prepared, loaded, chat)
+            inputs = PreflightInput(config, readiness, prepared, loaded, chat=chat)
     if isinstance(loaded, Finding):
         findings.append(loaded)
     else:
-        findings += machine.data(loaded, inputs.unfit, config.learning.by_source, named)
+        findings += machine.data(
+            loaded, inputs.prepared.unfit, config.learning.by_source, named
+        )
     if isinstance(graders, Finding):
         findings.append(graders)
     else:

@@ -51,12 +51,10 @@ class Prompts(dict[str, Prompt]):
 
 @dataclass(frozen=True)
 class PreparedPrompts:
-    """The prompts of a run."""
+    """The prompts of a run, and how its teachers read them."""
 
-    chat: Chat
-    rendering: str
-    """The chat format in words."""
-    prompts: Prompts
+    prompts: dict[str, Prompt] = field(default_factory=dict)
+    """Mapping of problem id to prompt."""
     unfit: dict[str, str] = field(default_factory=dict)
     """Mapping of problem id to the reason for having no prompt."""
     readers: dict[str, Reader] = field(default_factory=dict)
@@ -83,25 +81,23 @@ class PreparedPrompts:
 def prepare(
     config: RunConfig,
     loaded: LoadedProblems,
-    student: Tokenizer,
+    chat: Chat,
     teachers: Mapping[str, Tokenizer] | None = None,
     readiness: Readiness | None = None,
 ) -> PreparedPrompts:
-    """Check the chat templates against the settings, build the prompts, and compare with the teachers'
-    tokenizers (by base model).
+    """Build the prompts, and compare with the teachers' tokenizers (by base model).
 
     Args:
+        chat: the student's.
         readiness: of a run that starts. Of many training problems only about `AT_START` prompts are built now, evenly
             over all. The others are built when they are asked for, with room for an answer in the models' contexts.
             None: all are built now.
 
     Raises:
-        ConfigError: a chat template does not support a setting of `prompting`, or the run needs a teacher with the
-            student's tokens.
-        PolicyError: a tokenizer has no chat template or no end-of-turn token, or a teacher cannot read thoughts.
+        ConfigError: the run needs a teacher with the student's tokens.
+        PolicyError: a tokenizer has no chat template, or a teacher cannot read thoughts.
     """
     section, problems = config.prompting, {problem.id: problem for problem in loaded.every}
-    chat = section.chat(student, config.tinker.student)
     most, distance, rooms = section.max_prompt_tokens, 1, []
     if readiness is not None:
         distance = max(1, len(loaded.train) // AT_START)
@@ -111,14 +107,14 @@ def prepare(
     def build(problem_id: str, most_tokens: int = min([most, *rooms])) -> Prompt:
         return build_prompt(problems[problem_id], chat, section.template, most_tokens)
 
-    result = PreparedPrompts(chat, chat.in_words(), Prompts(build))
+    result = PreparedPrompts(Prompts(build))
     for problem in (*loaded.train[::distance], *loaded.heldout):
         try:
             result.prompts[problem.id] = build(problem.id, most)
         except ProblemError as error:
             result.unfit[problem.id] = error.message
     for name, tokenizer in (teachers or {}).items():
-        compare(config, result, loaded, tokenizer, name, readiness)
+        compare(config, result, loaded, chat, tokenizer, name, readiness)
     return result
 
 
@@ -126,6 +122,7 @@ def compare(
     config: RunConfig,
     prepared: PreparedPrompts,
     loaded: LoadedProblems,
+    student: Chat,
     tokenizer: Tokenizer,
     model: str,
     readiness: Readiness | None = None,
@@ -137,13 +134,13 @@ def compare(
         PolicyError: the teacher's template has no place for thoughts, or its tokenizer does not keep the text.
     """
     teacher = config.prompting.chat_of_teacher(tokenizer, model)
-    why = different_tokens(prepared.chat, teacher, prepared.samples)
+    why = different_tokens(student, teacher, prepared.samples)
     if why is None:
         return "same vocabulary, same chat template"
     check_spans(config, model)
     context = None if readiness is None else readiness.context.get(model)
     thoughts = config.learning.teacher_reads == "thoughts"
-    reader = Reader(prepared.chat, teacher, thoughts=thoughts, context=context)
+    reader = Reader(student, teacher, thoughts=thoughts, context=context)
     texts = prepared.texts([*loaded.train, *loaded.heldout])
     measured = agreement(reader, texts)
     if texts and not measured.spans:
@@ -161,21 +158,18 @@ class PreflightInput:
 
     config: RunConfig
     readiness: Readiness
-    prompts: Mapping[str, Prompt]
-    """Mapping of problem id to prompt."""
+    prepared: PreparedPrompts = PreparedPrompts()
     loaded: LoadedProblems = field(default_factory=LoadedProblems)
     history: History | None = None
     """The run's history if it is open; None: opened at its configured path."""
     prices: Prices | None = None
     """The run's prices if they are known; None: the configured list."""
-    unfit: Mapping[str, str] = field(default_factory=dict)
-    """Mapping of problem id to the reason for having no prompt."""
-    readers: Mapping[str, Reader] = field(default_factory=dict)
-    """Teachers, by name, whose tokens differ from the student's."""
-    agreements: Mapping[str, Agreement] = field(default_factory=dict)
-    """Mapping of the same teachers to how their tokens agree with the student's."""
     chat: Chat | None = None
     """The student's; None if its tokenizer is not at hand, as without a key."""
+
+    @property
+    def prompts(self) -> dict[str, Prompt]:
+        return self.prepared.prompts
 
     @property
     def thinks(self) -> bool | None:
@@ -187,7 +181,7 @@ class PreflightInput:
 
     def unmeasured(self, problems: Iterable[Problem]) -> list[Problem]:
         """Those of the problems whose prompts are built when they are used."""
-        known = self.prompts.keys() | self.unfit.keys()
+        known = self.prompts.keys() | self.prepared.unfit.keys()
         return [problem for problem in problems if problem.id not in known]
 
     @property
@@ -212,7 +206,7 @@ def context(inputs: PreflightInput) -> Findings:
         limit = inputs.readiness.context.get(name)
         if limit is None:
             continue
-        reader, lengths = inputs.readers.get(name), own
+        reader, lengths = inputs.prepared.readers.get(name), own
         if reader is not None:
             lengths = {id: len(reader.teacher.encode(p.messages)) for id, p in prompts.items()}
         longest, total = max(lengths.values()), budget + answer
