@@ -18,16 +18,13 @@ from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.rollouts import evaluation, playing, survey
 from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
-from rtl_core.run.opening import open_session
 from rtl_core.run.session import Session
 from rtl_core.run.state import OnGraded
 from rtl_distill.flows.validate import validated_ahead
-from rtl_distill.tasks.cluster import cluster_of
-from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_distill.tasks.orchestration import tag_with_run
+from rtl_distill.tasks.orchestration import session_of_flow
 from rtl_distill.tasks.steps import grade_group, play_group, sample_group
 from rtl_grader.progress import log_line, progress
-from rtl_grader.work import all_of
+from rtl_grader.work import Tally, all_of
 
 
 @flow(name="evaluate", flow_run_name="evaluate {policy} of {run}", validate_parameters=True)
@@ -58,17 +55,15 @@ async def evaluate(
     settings = evaluation.config_for(Path(history), run, split, other, step)
     if policy == "student":
         settings = evaluation.without_teachers(settings)
-    with lines_in_flow_run_log(), cluster_of(settings) as cluster:
-        async with open_session(settings, as_visitor=True, cluster=cluster) as session:
-            await tag_with_run(session.run)
-            plan = evaluation.plan_evaluation(session, policy, step, samples, other)
-            if not session.trains:
-                await survey.leave_out_unsupported(session)
-            async with validated_ahead(session) if session.trains else nullcontext() as ahead:
-                record = await evaluate_policy(session, plan, ahead=ahead, must_succeed=True)
-            assert record is not None, "it must succeed"
-            progress.get().show(breakdown.view(session.history, session.problems, record))
-            return record.key
+    async with session_of_flow(settings, as_visitor=True) as session:
+        plan = evaluation.plan_evaluation(session, policy, step, samples, other)
+        if not session.trains:
+            await survey.leave_out_unsupported(session)
+        async with validated_ahead(session) if session.trains else nullcontext() as ahead:
+            record = await evaluate_policy(session, plan, ahead=ahead, must_succeed=True)
+        assert record is not None, "it must succeed"
+        progress.get().show(breakdown.view(session.history, session.problems, record))
+        return record.key
 
 
 @flow(name="evaluate-model", flow_run_name="evaluate by {config}", validate_parameters=True)
@@ -88,29 +83,26 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
 
 async def evaluated(settings: RunConfig, on_graded: Sequence[OnGraded] = ()) -> str:
     """Evaluate a model as `evaluate_model` does. `on_graded` is called when a problem's answers are graded."""
-    with lines_in_flow_run_log(), cluster_of(settings) as cluster:
-        asks_endpoint = settings.evaluation.endpoint is not None
-        opened = open_session(settings, cluster=cluster, with_policy=not asks_endpoint)
-        async with opened as session:
-            async with status.run_status(session):
-                session.progress.on_graded += on_graded
-                await tag_with_run(session.run)
-                log_line(f"recorded as run {session.run}; the same command resumes it")
-                await survey.leave_out_unsupported(session)
-                if not asks_endpoint:
-                    evaluation.log_unanswered(session)
-                async with playing.players(session) as evaluations:
-                    for plan, player in evaluations:
-                        record = await evaluate_policy(
-                            session, plan, must_succeed=True, player=player
-                        )
-            if settings.evaluation.agentic:
-                assert record is not None, "it must succeed"
-                progress.get().show(compared_table(session.history, record))
-            report = status.finish(session)
-            for line in evaluation.incomplete_warnings(session):
-                log_line(line)
-            return report
+    asks_endpoint = settings.evaluation.endpoint is not None
+    async with session_of_flow(settings, with_policy=not asks_endpoint) as session:
+        async with status.run_status(session):
+            session.progress.on_graded += on_graded
+            log_line(f"recorded as run {session.run}; the same command resumes it")
+            await survey.leave_out_unsupported(session)
+            if not asks_endpoint:
+                evaluation.log_unanswered(session)
+            async with playing.players(session) as evaluations:
+                for plan, player in evaluations:
+                    record = await evaluate_policy(
+                        session, plan, must_succeed=True, player=player
+                    )
+        if settings.evaluation.agentic:
+            assert record is not None, "it must succeed"
+            progress.get().show(compared_table(session.history, record))
+        report = status.finish(session)
+        for line in evaluation.incomplete_warnings(session):
+            log_line(line)
+        return report
 
 
 @flow(
@@ -132,7 +124,7 @@ async def evaluate_policy(
     if nothing else is left to do, every error is raised. With `ahead`, each problem is validated before it
     is sampled. A `player` answers instead of the session's policy.
     """
-    tell, done = progress.get(), 0
+    tell = progress.get()
     if record := evaluation.result_of(session.history, session.run, plan):
         return record
     if older := evaluation.needs_older_weights(session, plan):
@@ -142,9 +134,9 @@ async def evaluate_policy(
         return None
     tell.stage(f"evaluation: {evaluation.policy_in_words(session.config, plan)}")
     answers = evaluation.evaluation_batch(session, plan)
+    tally = Tally("problems", len(answers.problem_ids))
 
     async def group(problem_id: str) -> None:
-        nonlocal done
         if ahead is not None:
             await ahead.finished([problem_id])
         if problem_id in session.unfit:
@@ -163,8 +155,7 @@ async def evaluate_policy(
             # One harness that cannot run here must not prevent the figures of all others.
             session.unfit[problem_id] = "its answers could not be graded"
             tell.line(f"left out: {error.message}")
-        done += 1
-        tell.advance("problems", done, len(answers.problem_ids))
+        tally.advance()
 
     try:
         await all_of(map(group, answers.problem_ids))

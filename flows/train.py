@@ -20,18 +20,15 @@ from rtl_core.rollouts.side_by_side import in_order
 from rtl_core.rollouts.survey import STEPS_AHEAD, ValidationAhead
 from rtl_core.rollouts.training import set_aside_once
 from rtl_core.run import retention, status, stopping
-from rtl_core.run.opening import open_session
 from rtl_core.run.session import Session
 from rtl_distill.flows.evaluate import evaluate_policy
 from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.artifacts import Publisher
-from rtl_distill.tasks.cluster import cluster_of
-from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_distill.tasks.orchestration import (
     cancelled_with_flow_run,
     named_by_epoch,
     named_by_run,
-    tag_with_run,
+    session_of_flow,
     this_flow_run,
 )
 from rtl_distill.tasks.steps import (
@@ -70,24 +67,20 @@ async def train(
             f"run {settings.run.name!r} evaluates a model and does not train (run.purpose)",
             "`rtl-distill evaluate --model` resumes it",
         )
-    with lines_in_flow_run_log(), cluster_of(settings) as cluster:
-        opened = open_session(
-            settings, accept_changes=accept_changes, holder=this_flow_run(), cluster=cluster
-        )
-        async with opened as session:
-            await tag_with_run(session.run)
-            publisher = Publisher(session)
-            publisher.at_start()
-            session.progress.on_step.append(publisher.after_step)
-            async with (
-                status.run_status(session),
-                cancelled_with_flow_run(session.progress.cancelled_by_request),
-                validated_ahead(session) as ahead,
-            ):
-                session.progress.stopped = await run_remaining(session, ahead)
-            report = status.finish(session)
-            await publisher.at_end()
-            return report
+    opened = session_of_flow(settings, accept_changes=accept_changes, holder=this_flow_run())
+    async with opened as session:
+        publisher = Publisher(session)
+        publisher.at_start()
+        session.progress.on_step.append(publisher.after_step)
+        async with (
+            status.run_status(session),
+            cancelled_with_flow_run(session.progress.cancelled_by_request),
+            validated_ahead(session) as ahead,
+        ):
+            session.progress.stopped = await run_remaining(session, ahead)
+        report = status.finish(session)
+        await publisher.at_end()
+        return report
 
 
 async def run_remaining(session: Session, ahead: ValidationAhead) -> str | None:

@@ -16,12 +16,9 @@ from rtl_core.reporting import problem_audit as document
 from rtl_core.rollouts import survey
 from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
-from rtl_core.run.opening import open_session
 from rtl_core.run.session import Session
 from rtl_distill.tasks.artifacts import artifact_key
-from rtl_distill.tasks.cluster import cluster_of
-from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_distill.tasks.orchestration import named_by_run, tag_with_run
+from rtl_distill.tasks.orchestration import VALIDATION, named_by_run, session_of_flow
 from rtl_distill.tasks.steps import validate_problem
 from rtl_grader.progress import progress
 from rtl_grader.validation import table
@@ -136,14 +133,9 @@ async def validate(
         Mapping of status to number of problems; `known`: how many records came from the history.
     """
     settings = load_config(config, overrides or [])
-    section = settings.run.model_copy(update={"name": f"{settings.run.name[:53]}.validation"})
+    name = f"{settings.run.name[:53]}{VALIDATION}"
+    section = settings.run.model_copy(update={"name": name})
     settings = settings.model_copy(update={"run": section})
-    with lines_in_flow_run_log(), cluster_of(settings) as cluster:
-        async with (
-            open_session(
-                settings, with_policy=False, accept_changes=True, cluster=cluster
-            ) as session,
-            status.run_status(session),
-        ):
-            await tag_with_run(session.run.removesuffix(".validation"))
-            return await validate_problems(session, level, mutants, seeds, audit)
+    opened = session_of_flow(settings, with_policy=False, accept_changes=True)
+    async with opened as session, status.run_status(session):
+        return await validate_problems(session, level, mutants, seeds, audit)

@@ -14,11 +14,17 @@ from prefect import get_client
 from prefect.runtime import deployment, flow_run
 from prefect.utilities.urls import url_for
 
-from rtl_core.config import Options, load_config
+from rtl_core.config import Options, RunConfig, load_config
 from rtl_core.errors import ConfigError
+from rtl_core.run.opening import open_session
+from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient
+from rtl_distill.tasks.cluster import cluster_of
+from rtl_distill.tasks.logs import lines_in_flow_run_log
 
 POLL_S = 2.0
+VALIDATION = ".validation"
+"""End of the name of a run that only validates the problems of another."""
 
 
 def this_flow_run() -> dict[str, Any]:
@@ -39,6 +45,16 @@ async def tag_with_run(run: str) -> None:
         with suppress(httpx.HTTPError):
             async with get_client() as client:
                 await client.update_flow_run(UUID(flow_run.id), tags=[*flow_run.tags, run])
+
+
+@asynccontextmanager
+async def session_of_flow(config: RunConfig, **options: Any) -> AsyncIterator[Session]:
+    """Open a run in the current flow run: its lines are in the flow run's log, which has the run's name as a tag, and
+    its jobs are on its cluster. `options`: see `open_session`."""
+    with lines_in_flow_run_log(), cluster_of(config) as cluster:
+        async with open_session(config, cluster=cluster, **options) as session:
+            await tag_with_run(session.run.removesuffix(VALIDATION))
+            yield session
 
 
 def named_by_run() -> str:

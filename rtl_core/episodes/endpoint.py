@@ -65,17 +65,14 @@ class Endpoint:
     retry_s: float = 1.0
     """Delay before the second try; it doubles for each further one."""
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=TIMEOUT_S))
-    names: set[str] = field(default_factory=set)
-    """Names of models under which the server has answered."""
-    told: set[str] = field(default_factory=set)
-    """Those that `other_names` has returned."""
+    names: dict[str, bool] = field(default_factory=dict)
+    """Names of models under which the server has answered, and whether `other_names` has returned them."""
 
     def other_names(self) -> set[str]:
         """Return the names of models under which the server has answered and which are not an alias of the one
         asked for, each once."""
-        known = {name for name in self.names if name in self.model or self.model in name}
-        others = self.names - known - self.told
-        self.told.update(others)
+        others = {name for name, told in self.names.items() if not told}
+        self.names.update(dict.fromkeys(others, True))
         return others
 
     def reply(
@@ -114,8 +111,8 @@ class Endpoint:
                 f"a key is taken from {KEY}",
             )
         reply = _read(response, self.url)
-        if reply.model:
-            self.names.add(reply.model)
+        if reply.model not in self.model and self.model not in reply.model:
+            self.names.setdefault(reply.model, False)
         return reply
 
     def _post(self, body: dict[str, Any]) -> httpx.Response:

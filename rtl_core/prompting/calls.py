@@ -94,13 +94,7 @@ class ToolChat:
         tool_calls, replies = [], []
         for call, place, result in zip(calls, places, results, strict=bool(calls)):
             tool_calls.append(_tool_call(call.name, {_KEYS[0]: place}, call.id))
-            reply = {
-                "role": "tool",
-                "name": call.name,
-                "tool_call_id": call.id,
-                "content": result,
-            }
-            replies.append(reply)
+            replies.append(_reply(call.name, call.id, result))
         turn = self._assistant(tool_calls, "" if calls else places[0])
         if not calls:
             replies = [{"role": "user", "content": results[0]}]
@@ -214,12 +208,7 @@ class ToolChat:
         turn, reply = self._assistant([], _VALUES[0]), {"role": "user", "content": _ANSWER}
         if self.tools:
             turn = self._assistant([_tool_call("tool42", _ARGUMENTS, "call_0")])
-            reply = {
-                "role": "tool",
-                "name": "tool42",
-                "tool_call_id": "call_0",
-                "content": _ANSWER,
-            }
+            reply = _reply("tool42", "call_0", _ANSWER)
         prompt = self._text(_ASKED, add_generation_prompt=True)
         first = self._text([*_ASKED, turn, reply])
         second = self._text([*_ASKED, turn, reply, turn, reply])
@@ -268,6 +257,10 @@ def _tool_call(name: str, arguments: Mapping[str, str], id: str = "call_0") -> d
         "id": id,
         "function": {"name": name, "arguments": dict(arguments)},
     }
+
+
+def _reply(name: str, id: str, content: str) -> dict[str, str]:
+    return {"role": "tool", "name": name, "tool_call_id": id, "content": content}
 
 
 def _between(text: str, one: str, other: str) -> str:

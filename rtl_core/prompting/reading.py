@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -167,7 +168,7 @@ class Decoder:
         self._tokenizer: Tokenizer = chat.tokenizer
         self._anchor = self._tokenizer.encode(_ANCHOR, add_special_tokens=False)[-1:]
         self._skipped = len(decoded(self._tokenizer, self._anchor))
-        self._pieces: dict[int, str] = {}
+        self._piece = cache(lambda token: self.text([token]))
 
     def text(self, tokens: Sequence[int]) -> str:
         """Text of tokens that follow others."""
@@ -194,8 +195,3 @@ class Decoder:
         if ends:
             ends[-1] = len(text)
         return Tokenised(text, tuple(ends))
-
-    def _piece(self, token: int) -> str:
-        if token not in self._pieces:
-            self._pieces[token] = self.text([token])
-        return self._pieces[token]

@@ -28,8 +28,6 @@ from rtl_grader.problems.sources import FileSource
 from rtl_grader.progress import log_line
 from rtl_grader.words import counted
 
-_INTERVAL = "pass@1 {:.3f} [{:.3f}, {:.3f}]"
-
 
 @dataclass(frozen=True)
 class EvaluationPlan:
@@ -350,15 +348,14 @@ def in_words(
     config, history = session.config, session.history
     kind = ", ".join([record.split, *record.conditions])
     problems = counted(record.n_problems, f"{kind} problem")
-    rate = _INTERVAL.format(record.pass_at_1, record.lo, record.hi)
+    whole = view_of(history, record)
     spent = kind_in_words(record, cost_of(history, record))
     where = f"on {problems} × {record.samples}; {spent}"
-    lines = [f"{policy_in_words(config, plan)}: {rate} {where}"]
-    parts = by_source(history, view_of(history, record))
+    lines = [f"{policy_in_words(config, plan)}: {_pass_at_1(whole.pass_at_1)} {where}"]
+    parts = by_source(history, whole)
     for source, view in parts.items() if len(parts) > 1 else ():
         lines.append(f"  {source}: {_pass_at_1(view.pass_at_1)} on {view.pass_at_1.n}")
-    faultless = view_of(history, record).faultless
-    if faultless is not None:
+    if (faultless := whole.faultless) is not None:
         sound = f"{_pass_at_1(faultless.pass_at_1)} on {faultless.pass_at_1.n}"
         known = ", ".join(record.errata)
         lines.append(f"  without the {len(record.errata)} with known faults: {sound} ({known})")
@@ -368,4 +365,4 @@ def in_words(
 
 
 def _pass_at_1(rate: Interval) -> str:
-    return _INTERVAL.format(rate.mean, rate.lo, rate.hi)
+    return f"pass@1 {rate.mean:.3f} [{rate.lo:.3f}, {rate.hi:.3f}]"

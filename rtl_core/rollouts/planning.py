@@ -8,7 +8,6 @@ resumed run draws the same problems.
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -46,7 +45,8 @@ WHERE r.run = ? AND r.purpose = 'train' AND r.step < ?
 GROUP BY r.step, r.problem_id
 """
 _MEASURED = """
-SELECT r.problem_id, r.policy, avg(CAST(v.outcome = 'passed' AS INTEGER)) AS rate
+SELECT r.problem_id, avg(CAST(v.outcome = 'passed' AS INTEGER)) FILTER (WHERE r.policy = 'student') AS student,
+    avg(CAST(v.outcome = 'passed' AS INTEGER)) FILTER (WHERE r.policy = 'teacher') AS teacher
 FROM rollouts r JOIN verdicts v USING (rollout) WHERE r.run = ? AND r.purpose = 'measurement' GROUP BY ALL
 """
 
@@ -275,10 +275,8 @@ def measurements(session: Session) -> Iterator[Batch]:
 
 def measured_rates(history: History, run: str) -> dict[str, MeasuredRates]:
     """Mapping of problem id to pass rates measured before the first step; empty when nothing was measured."""
-    rates: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in history.rows(_MEASURED, [run]):
-        rates[row["problem_id"]][row["policy"]] = row["rate"]
-    return {problem_id: MeasuredRates(**by_policy) for problem_id, by_policy in rates.items()}
+    rows = history.rows(_MEASURED, [run])
+    return {row.pop("problem_id"): MeasuredRates(**row) for row in rows}
 
 
 def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:

@@ -75,12 +75,8 @@ class Recorder:
 
     async def settle(self) -> None:
         """Write everything that is queued and wait for the commit."""
-        start = time.perf_counter()
-        try:
-            await self._write()
-        finally:
-            self._waited_s += time.perf_counter() - start
-        self._raise_failure()
+        async with self.settling():
+            pass
 
     @asynccontextmanager
     async def settling(self) -> AsyncIterator[None]:

@@ -8,6 +8,7 @@ by the batch, and a batch is one optimizer step.
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -180,7 +181,10 @@ def ours(bench: Bench, tmp_path: Path, *overrides: str) -> Recording:
         compute_credit(batch, problem, algorithm)
     datums = build_datums(batch, algorithm, config.learning.kl_weight)
     client, learning = bench.client(), config.learning
-    recorder, trainer = Recorder(History(tmp_path / "h.duckdb")), TinkerTrainer(client)
+    recorder, trainer = (
+        Recorder(History(tmp_path / "h.duckdb")),
+        TinkerTrainer(client, nullcontext, {}, set()),
+    )
     asyncio.run(
         optimize(
             learning,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -62,7 +63,7 @@ def test_a_line_of_a_step_that_takes_long_names_the_outstanding_requests(clock):
     adam = SimpleNamespace(
         learning_rate=1e-4, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0
     )
-    trainer = TinkerTrainer(client)
+    trainer = TinkerTrainer(client, nullcontext, {}, set())
     step = asyncio.run(words_of(trainer.step([], "importance_sampling", {}, adam)))
     assert (
         step

@@ -17,7 +17,6 @@ from tinker import types
 
 from rtl_core.at_work import outstanding
 from rtl_core.backend.base import Adam, Check, Checkpoint, Datum, StepResult, checked_metrics
-from rtl_core.backend.tinker.faults import trainer_errors
 from rtl_core.backend.tinker.marks import Marks, step_of
 from rtl_core.config import RunConfig
 
@@ -28,17 +27,17 @@ class TinkerTrainer:
     def __init__(
         self,
         client: tinker.TrainingClient,
-        errors: Callable[[], AbstractContextManager[None]] = trainer_errors,
-        marks: Marks | None = None,
-        newest: set[str] | None = None,
+        errors: Callable[[], AbstractContextManager[None]],
+        marks: Marks,
+        newest: set[str],
     ) -> None:
         """`errors`: context manager around all requests that translates SDK errors into ours. `marks`: of the
         weights that it saves. `newest`: holds the path of the last saved sampler weights as long as no step follows
         them."""
         self._client = client
         self._errors = errors
-        self._marks = marks or {}
-        self._newest = set[str]() if newest is None else newest
+        self._marks = marks
+        self._newest = newest
         self._saved = ""
         self.console_url: str | None = None
         """Page of the training run, if the service has a console."""
