@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Level = Literal["ok", "warning", "wrong"]
 
@@ -20,6 +20,11 @@ class Finding:
     """What to do if the level is not `ok`."""
     passing: bool = False
     """Whether a wrong finding may be temporary, such as a busy service."""
+
+    @classmethod
+    def of(cls, about: str, error: Any, passing: bool = False) -> Finding:
+        """Return the finding for an error for the user, which has a message and a hint."""
+        return cls(about, "wrong", error.message, error.hint, passing)
 
 
 Findings = Iterator[Finding]

@@ -121,7 +121,7 @@ async def _readiness(service: TinkerService) -> Readiness:
             return await remote_readiness(now)
     except (PolicyError, InfrastructureError) as error:
         busy = isinstance(error, BackendUnavailableError)
-        return Readiness([Finding("engine", "wrong", error.message, error.hint, busy)])
+        return Readiness([Finding.of("engine", error, busy)])
 
 
 def _combined(student: Readiness, teacher: Readiness) -> Readiness:

@@ -75,7 +75,7 @@ def embedded_readiness(service: TinkerService) -> Readiness:
     try:
         folders = local_models(service)
     except PolicyError as error:
-        return Readiness([Finding("models", "wrong", error.message, error.hint)])
+        return Readiness([Finding.of("models", error)])
     findings, context, checkpoint_bytes = [], {}, 0
     for key, name in service.models.items():
         try:
@@ -99,7 +99,7 @@ def embedded_readiness(service: TinkerService) -> Readiness:
             Finding("tinker.local_device", "ok", f"{device}, {section.local_dtype}")
         )
     except SettingsError as error:
-        findings.append(Finding("tinker.local_device", "wrong", error.message, error.hint))
+        findings.append(Finding.of("tinker.local_device", error))
     saved: dict[str, Saved | PolicyError] = {}
     for key, path in service.weights.items():
         try:

@@ -42,7 +42,7 @@ async def remote_readiness(service: TinkerService) -> Readiness:
     try:
         auth, source = credential(service)
     except PolicyError as error:
-        return Readiness([Finding("credentials", "wrong", error.message, error.hint)])
+        return Readiness([Finding.of("credentials", error)])
     try:
         async with asyncio.timeout(WHOLE_S):
             auth = await exchange_credential(url, auth, service.key)

@@ -30,7 +30,7 @@ def cost(inputs: PreflightInput) -> Findings:
     try:
         prices_of(config)
     except ConfigError as error:
-        yield Finding("cost", "wrong", error.message, error.hint)
+        yield Finding.of("cost", error)
         return
     if config.run.purpose != "train" or not inputs.prompts:
         return

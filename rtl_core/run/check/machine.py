@@ -163,7 +163,7 @@ def history(config: RunConfig) -> Findings:
             with connect(path, read_only=True):
                 pass
         except HistoryError as error:
-            yield Finding("history", "wrong", error.message, error.hint)
+            yield Finding.of("history", error)
         except OSError as error:  # such as a folder of this name
             remedy = "set run.history to another file"
             yield Finding("history", "wrong", f"{path}: {error.strerror}", remedy)

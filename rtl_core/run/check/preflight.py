@@ -82,44 +82,36 @@ async def preflight(config: RunConfig, missing: UserError | None, named: str) ->
         return machine.problems_of(config)
 
     engine_s = ENGINE_S if config.grading.executor == "docker" else None
+    failed: list[Finding] = []
     (readiness, tokenizers), loaded, graders, server, served = await asyncio.gather(
-        _ready_with_tokenizers(provider, config),
-        within(None, "data set", read),
-        within(engine_s, "executor", lambda: machine.sandbox(config)),
+        _ready_with_tokenizers(provider, config, failed),
+        within(None, "data set", read, failed),
+        within(engine_s, "executor", lambda: machine.sandbox(config), failed),
         machine.prefect(),
         asyncio.to_thread(served_by_endpoint, config),
     )
-    findings = [*readiness.findings, *saved_weights(config, readiness), *served]
+    findings = [*readiness.findings, *saved_weights(config, readiness), *served, *failed]
     inputs = PreflightInput(config, Readiness())
-    if isinstance(tokenizers, Finding):
-        findings.append(tokenizers)
-    elif tokenizers is not None and not isinstance(loaded, Finding):
+    if tokenizers and loaded:
         try:
             student = tokenizers["tinker.student"]
             chat = config.prompting.chat(student, config.tinker.student)
-            findings.append(Finding("template", "ok", chat.in_words()))
-            prepared = prepare(config, loaded, chat)
+            words, prepared = chat.in_words(), prepare(config, loaded, chat)
         except UserError as error:
-            findings.append(Finding("template", "wrong", error.message, error.hint))
+            findings.append(Finding.of("template", error))
         else:
+            findings.append(Finding("template", "ok", words))
             findings += machine.parity(config, tokenizers, prepared, loaded, chat)
             inputs = PreflightInput(config, readiness, prepared, loaded, chat=chat)
-    if isinstance(loaded, Finding):
-        findings.append(loaded)
-    else:
-        findings += machine.data(
-            loaded, inputs.prepared.unfit, config.learning.by_source, named
-        )
-    if isinstance(graders, Finding):
-        findings.append(graders)
-    else:
+    if loaded:
+        unfit = inputs.prepared.unfit
+        findings += machine.data(loaded, unfit, config.learning.by_source, named)
+    if graders:
         tools, executor = graders
         findings += tools
         if executor is not None:
             with contextlib.closing(executor):
-                findings += (
-                    [] if isinstance(loaded, Finding) else machine.tools(loaded, executor)
-                )
+                findings += machine.tools(loaded, executor) if loaded else []
     findings += [server, *machine.history(config)]
     trains = inputs.prompts and config.run.purpose == "train"
     rest = preflight_findings(inputs) if trains else (*sizes(inputs), *cost(inputs))
@@ -127,10 +119,10 @@ async def preflight(config: RunConfig, missing: UserError | None, named: str) ->
 
 
 async def _ready_with_tokenizers(
-    provider: Provider, config: RunConfig
-) -> tuple[Readiness, dict[str, Tokenizer] | Finding | None]:
-    """Check the backend, then load the tokenizers; None if the backend lacks a model or is out of reach
-    (then a hub is too)."""
+    provider: Provider, config: RunConfig, failed: list[Finding]
+) -> tuple[Readiness, dict[str, Tokenizer] | None]:
+    """Check the backend, then load the tokenizers; None if that fails, or the backend lacks a model or is out of
+    reach (then a hub is too)."""
     readiness = await provider.check(config)
     if any(finding.level == "wrong" for finding in readiness.findings):
         return readiness, None
@@ -139,23 +131,22 @@ async def _ready_with_tokenizers(
     def load() -> dict[str, Tokenizer]:
         return {key: provider.tokenizer(config, name) for key, name in models}
 
-    return readiness, await within(HUB_S, "tokenizer", load)
+    return readiness, await within(HUB_S, "tokenizer", load, failed)
 
 
 async def within(
-    seconds: int | None, about: str, work: Callable[[], Result]
-) -> Result | Finding:
-    """Run `work` in a daemon thread. Returns its result, or a finding if it fails or times out (then it is
-    left running)."""
+    seconds: int | None, about: str, work: Callable[[], Result], failed: list[Finding]
+) -> Result | None:
+    """Run `work` in a daemon thread and return its result. None if it fails or times out (then it is left running);
+    `failed` then gets the finding."""
     try:
         async with asyncio.timeout(seconds) as limit:
             return await in_daemon_thread(work)
     except UserError as error:
-        return Finding(about, "wrong", error.message, error.hint)
+        failed.append(Finding.of(about, error))
     except Exception as error:  # the table of findings should appear in any case
+        text, remedy = f"{type(error).__name__}: {error}", "see docs/operations.md"
         if limit.expired():
-            remedy = "check the network or the service"
-            return Finding(about, "wrong", f"no answer within {seconds} s", remedy)
-        return Finding(
-            about, "wrong", f"{type(error).__name__}: {error}", "see docs/operations.md"
-        )
+            text, remedy = f"no answer within {seconds} s", "check the network or the service"
+        failed.append(Finding(about, "wrong", text, remedy))
+    return None
