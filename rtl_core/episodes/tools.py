@@ -83,7 +83,7 @@ Top = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_$]*$")]
 class Tool(BaseModel):
     """Base of all tools; the fields are the arguments."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
     needs: ClassVar[str | None] = None
     """A module that the sandbox's Python must have."""
 
@@ -94,7 +94,8 @@ class Tool(BaseModel):
 class List(Tool):
     """List the files of the workspace with their sizes, and say which are asked for."""
 
-    under: str = Field(default="", description="A directory; all files where it is left out.")
+    under: str = ""
+    """A directory; all files where it is left out."""
 
     def run(self, bench: Toolbox) -> str:
         return bench.workspace.listing(self.under)
@@ -104,10 +105,10 @@ class Read(Tool):
     """Read a text file, whole or some of its lines."""
 
     path: str
-    first: int = Field(default=1, description="The first line, from 1.")
-    last: int | None = Field(
-        default=None, description="The last line; the file's last where it is left out."
-    )
+    first: int = 1
+    """The first line, from 1."""
+    last: int | None = None
+    """The last line; the file's last where it is left out."""
 
     def run(self, bench: Toolbox) -> str:
         return bench.workspace.read(self.path, self.first, self.last)
@@ -137,12 +138,10 @@ class Replace(Tool):
 class Compile(Tool):
     """Compile the design with Icarus Verilog and, where it is installed, let Verilator check its style."""
 
-    top: Top | None = Field(
-        default=None, description="The top module; found by the compiler where it is left out."
-    )
-    files: Files | None = Field(
-        default=None, description="Sources; all .v and .sv in rtl/ where they are left out."
-    )
+    top: Top | None = None
+    """The top module; found by the compiler where it is left out."""
+    files: Files | None = None
+    """Sources; all .v and .sv in rtl/ where they are left out."""
 
     def run(self, bench: Toolbox) -> str:
         sources = bench.sources(self.files or None)
@@ -161,9 +160,8 @@ class Simulate(Tool):
     you want to know.
     """
 
-    bench: str = Field(
-        description="The test bench: a .v, .sv or .py file that you wrote, such as verif/tb.sv."
-    )
+    bench: str
+    """The test bench: a .v, .sv or .py file that you wrote, such as verif/tb.sv."""
     top: Top | None = Field(
         default=None,
         description=(
@@ -171,10 +169,8 @@ class Simulate(Tool):
             "where left out), for cocotb the design's (needed)."
         ),
     )
-    files: Files | None = Field(
-        default=None,
-        description="Sources beside the bench; all .v and .sv in rtl/ where they are left out.",
-    )
+    files: Files | None = None
+    """Sources beside the bench; all .v and .sv in rtl/ where they are left out."""
 
     def run(self, bench: Toolbox) -> str:
         path = bench.workspace.existing(self.bench)
@@ -198,10 +194,10 @@ class Synthesize(Tool):
     ($_DLATCH_... are latches)."""
 
     needs = "pyosys"
-    top: Top = Field(description="The top module.")
-    files: Files | None = Field(
-        default=None, description="Sources; all .v and .sv in rtl/ where they are left out."
-    )
+    top: Top
+    """The top module."""
+    files: Files | None = None
+    """Sources; all .v and .sv in rtl/ where they are left out."""
 
     def run(self, bench: Toolbox) -> str:
         argv = (

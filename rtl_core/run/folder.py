@@ -20,20 +20,8 @@ from rtl_core.history.store import History
 from rtl_core.run.lock import lock_path, read_holder
 from rtl_grader.problems.problem_set import LoadedProblems
 
-# Sections that a resumed run may not change, because the figures of its earlier steps depend on them.
-_FIXED = (
-    "problems",
-    "prompting",
-    "sampling",
-    "reward",
-    "learning",
-    "tinker",
-    "backend",
-    "curriculum",
-    "grading",
-    "evaluation",
-    "episode",
-)
+# Sections that a resumed run may change. The figures of its earlier steps depend on the others.
+_FREE = ("run", "health", "checkpoints", "cost", "tracking")
 _MAY_CHANGE = {
     "grading": {"workers", "retries", "executor", "image"},
     "tinker": {
@@ -157,7 +145,7 @@ def check_unchanged(
 def _changed_keys(old: dict[str, Any], config: RunConfig) -> list[str]:
     """Return a line for each key that differs from a stored configuration and may not change."""
     new, changes = config.model_dump(mode="json"), []
-    for section in _FIXED:
+    for section in (name for name in new if name not in _FREE):
         free = _MAY_CHANGE.get(section, set())
         if section == "evaluation" and config.run.purpose == "evaluation":
             # Its only evaluation is the run itself, so other samples make another run.

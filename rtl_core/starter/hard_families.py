@@ -1,26 +1,25 @@
 """The hard tier: machines with several states, arithmetic with a parameter, words that wait, an arbiter
-that remembers. hard_families.toml says what the design of each model looks like."""
+that remembers. hard_families.toml says what the design of each model looks like.
+
+Each model is a `Reference` (spec.py); the text behind its docstring becomes a part of the harness.
+"""
 
 from __future__ import annotations
 
-from typing import Any
 
-from rtl_core.starter.spec import Step, Words
-
-
-def divider(width: int, option: str, state: Any, inputs: Words) -> Step:
+def divider(width, option, state, inputs):
     """Counts enabled cycles modulo a number (the width) and marks the last count."""
     step = inputs[0] if option == "up" else -inputs[0]
     return (state + step) % width, (state, int(state == (width - 1 if option == "up" else 0)))
 
 
-def stretcher(width: int, option: str, state: Any, inputs: Words) -> Step:
+def stretcher(width, option, state, inputs):
     """Its output is high for as many cycles as asked after the last cycle with a high input; width is that number."""
     loads = inputs[0] and (option == "again" or state == 0)
     return (width if loads else max(state - 1, 0)), (int(state != 0),)
 
 
-def handshake(width: int, option: str, state: Any, inputs: Words) -> Step:
+def handshake(width, option, state, inputs):
     """Idle until start, busy until stop, then done: for one cycle, or until start falls."""
     start, stop = inputs
     stay = option != "one cycle" and start
@@ -28,7 +27,7 @@ def handshake(width: int, option: str, state: Any, inputs: Words) -> Step:
     return following, (int(state == 1), int(state == 2))
 
 
-def scaled(width: int, option: str, state: Any, inputs: Words) -> Step:
+def scaled(width, option, state, inputs):
     """Full-precision unsigned sum, product, or product plus sum, with a parameter for the width of the inputs.
 
     The parameter's name is the last role; its default is the width.
@@ -37,7 +36,7 @@ def scaled(width: int, option: str, state: Any, inputs: Words) -> Step:
     return state, ({"sum": a + b, "product": a * b, "square sum": a * a + b}[option],)
 
 
-def pipeline(width: int, option: str, state: Any, inputs: Words) -> Step:
+def pipeline(width, option, state, inputs):
     """Two registered stages: the first combines a and b, the second the result with c of the same cycle."""
 
     def apply(word: str, left: int, right: int) -> int:
@@ -55,7 +54,7 @@ def pipeline(width: int, option: str, state: Any, inputs: Words) -> Step:
     return (apply(first, a, b), c, apply(second, partial, waiting)), (result,)
 
 
-def round_robin(width: int, option: str, state: Any, inputs: Words) -> Step:
+def round_robin(width, option, state, inputs):
     """One-hot grant to the next request after the last granted one, going up or down; combinational in the requests."""
     step = 1 if option == "up" else -1
     for distance in range(1, width + 1):
@@ -65,7 +64,7 @@ def round_robin(width: int, option: str, state: Any, inputs: Words) -> Step:
     return state, (0,)
 
 
-def fifo(width: int, option: str, state: Any, inputs: Words) -> Step:
+def fifo(width, option, state, inputs):
     """First in, first out, with full and empty flags; a push when full and a pop when empty are ignored.
 
     The option is the depth. The oldest word shows at the output, which is 0 when empty.
