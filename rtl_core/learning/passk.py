@@ -23,11 +23,6 @@ def pass_at_k_P(n_P: Sequence[int], c_P: Sequence[int], k: int) -> Floats:
     return 1.0 - np.array(misses)
 
 
-def pass_at_k(n: int, c: int, k: int) -> float:
-    """Unbiased pass@k of one problem; see `pass_at_k_P`."""
-    return float(pass_at_k_P([n], [c], k)[0])
-
-
 def pass_at_k_interval(counts_P: Collection[tuple[int, int]], k: int) -> Interval:
     """Mean of the unbiased pass@k of P problems, each (samples, passed), with its interval; see `pass_at_k_P`."""
     n_P, c_P = zip(*counts_P, strict=True)

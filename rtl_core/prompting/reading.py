@@ -17,6 +17,7 @@ import numpy as np
 
 from rtl_core.errors import PolicyError
 from rtl_core.learning.spans import (
+    NO_SPANS,
     REPLACEMENT,
     SpanArray,
     Tokenised,
@@ -74,11 +75,11 @@ class Reader:
 
     def read(
         self, messages: Sequence[Message], prompt_P: Sequence[int], tokens_T: Sequence[int]
-    ) -> ReadAnswer | None:
+    ) -> ReadAnswer:
         """Return how the teacher reads the student's answer of T tokens to these messages.
 
-        None: it has no text that the teacher could read (it ends within its thought, or nothing is aligned), or it
-        does not fit the teacher's context. Such an answer learns from its reward alone.
+        Without tokens: it has no text that the teacher could read (it ends within its thought, or nothing is aligned),
+        or it does not fit the teacher's context. Such an answer learns from its reward alone.
         """
         ended = bool(tokens_T) and tokens_T[-1] in self.student.stop
         own = self._student_text.tokenised(tokens_T[:-1] if ended else tokens_T)
@@ -109,7 +110,7 @@ class Reader:
                 tokens.append(self.teacher.stop[0])
         total = len(prompt) + len(tokens)
         if not any(map(len, spans)) or total > (self.context or total):
-            return None
+            return ReadAnswer((), (), NO_SPANS)
         return ReadAnswer(tuple(prompt), tuple(tokens), np.concatenate(spans))
 
 
@@ -145,9 +146,9 @@ def agreement(reader: Reader, texts: Sequence[tuple[Sequence[Message], str]]) ->
         read = reader.read(messages, prompt_P, tokens_T)
         tokens += len(tokens_T)
         lengths.append((len(reader.teacher.encode(messages)), len(prompt_P)))
-        if read is not None:
-            spans.append(read.spans_S4)
-            heard += int(heard_T(read.spans_S4, len(tokens_T)).sum())
+        spans.append(read.spans_S4)
+        heard += int(heard_T(read.spans_S4, len(tokens_T)).sum())
+        if read.tokens_U:
             lengths.append((len(read.tokens_U), len(tokens_T)))
     return Agreement(
         spans=sum(map(len, spans)),

@@ -5,8 +5,9 @@ A run with problems of several sources has a result for each, since a rate over 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rtl_core.history.columns import Row
 from rtl_core.history.records import EvaluationRecord
@@ -89,16 +90,22 @@ class EvaluationView:
         }
         interfaces = {p: share for p, share in self.interfaces.items() if p in problems}
         least, _ = min(counts.values())
-        rate = pass_at_k_interval(counts.values(), 1)
         ks = [k for k in self.record.pass_at_k if k <= least]
-        figures = {
-            "n_problems": len(counts),
-            "pass_at_1": rate.mean,
-            "lo": rate.lo,
-            "hi": rate.hi,
-            "pass_at_k": {k: pass_at_k_interval(counts.values(), k).mean for k in ks},
-        }
+        figures = figures_of(counts.values(), ks)
         return EvaluationView(self.record.model_copy(update=figures), counts, interfaces)
+
+
+def figures_of(counts: Collection[tuple[int, int]], ks: Iterable[int]) -> dict[str, Any]:
+    """Fields of an evaluation's record that follow from (samples, passed) of its problems: pass@1 with its
+    95 % interval over problems, and pass@k."""
+    rate = mean_interval([passed / samples for samples, passed in counts])
+    return {
+        "n_problems": len(counts),
+        "pass_at_1": rate.mean,
+        "lo": rate.lo,
+        "hi": rate.hi,
+        "pass_at_k": {k: pass_at_k_interval(counts, k).mean for k in ks},
+    }
 
 
 @dataclass(frozen=True)

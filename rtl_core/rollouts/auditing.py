@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError
@@ -84,24 +83,18 @@ _Files = tuple[tuple[str, str], ...]
 """The (path, text) pairs of an answer's files, sorted."""
 
 
-class _Answer(NamedTuple):
-    """The files of an answer, and the rollouts with these files."""
-
-    files: dict[str, str]
-    rollouts: list[str]
-
-
 @dataclass(frozen=True)
 class _Work:
     """One distinct answer to compare with the golden one, or all passes of a problem to compare with one another."""
 
     problem: Problem
-    answers: list[_Answer]
+    answers: dict[_Files, list[str]]
+    """Mapping of files to the rollouts with these files."""
     key: str
 
     @property
     def n_rollouts(self) -> int:
-        return sum(len(answer.rollouts) for answer in self.answers)
+        return sum(map(len, self.answers.values()))
 
 
 def audit_run(
@@ -125,10 +118,11 @@ def audit_run(
     history, run, section = History(path), config.run.name, config.grading
     passes = choice.of(history, run, passed=True)
     problems = problems_as_recorded(history, run, passes)
-    summary = AuditSummary(passes=sum(map(len, passes.values())))
-    for name, problem in problems.items():
-        if problem.golden is None:
-            summary.without_golden += len(passes[name])
+    without = [name for name, problem in problems.items() if problem.golden is None]
+    summary = AuditSummary(
+        passes=sum(map(len, passes.values())),
+        without_golden=sum(len(passes[name]) for name in without),
+    )
     if not passes:
         return summary
     grader = Grader(executor_of(section), limits=limits_of(section))
@@ -156,7 +150,7 @@ class _Audit:
         pool, grader = self.pool, self.pool.grader
 
         async def audit(work: _Work) -> None:
-            answers = [answer.files for answer in work.answers]
+            answers = list(map(dict, work.answers))
             try:
                 comparisons = await pool.call(
                     audit_passes, grader, work.problem, answers, self.effort, self.once
@@ -168,8 +162,8 @@ class _Audit:
             problem_id, executor = work.problem.id, grader.executor
             records = [
                 audit_record(self.run, rollout, problem_id, result, executor, work.key)
-                for answer, result in zip(work.answers, comparisons, strict=True)
-                for rollout in answer.rollouts
+                for rollouts, result in zip(work.answers.values(), comparisons, strict=True)
+                for rollout in rollouts
             ]
             recorder.put("record_audits", records)
 
@@ -201,16 +195,16 @@ class _Audit:
             n_before = len(rollouts) - len(due)
             self.summary.known += n_before
             tally.advance(n_before)
-            answers = [
-                _Answer(dict(files), [rollout for rollout in same if rollout in due])
+            answers = {
+                files: [rollout for rollout in same if rollout in due]
                 for files, same in equal.items()
-            ]
+            }
             if due and problem.golden is None:
                 yield _Work(problem, answers, key)
                 continue
-            for answer in answers:
-                if answer.rollouts:
-                    yield _Work(problem, [answer], key)
+            for files, same in answers.items():
+                if same:
+                    yield _Work(problem, {files: same}, key)
 
     def _key(self, problem: Problem, answers: Iterable[_Files]) -> str:
         parts = [

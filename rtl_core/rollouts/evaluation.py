@@ -16,8 +16,13 @@ from rtl_core.errors import ConfigError, HistoryError, PolicyError, ProblemError
 from rtl_core.history.records import OWN, Conditions, EvaluationRecord, StoredRollout, utc_now
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, mean_interval
-from rtl_core.learning.passk import pass_at_k
-from rtl_core.reporting.evaluations import by_source, cost_of, kind_in_words, view_of
+from rtl_core.reporting.evaluations import (
+    by_source,
+    cost_of,
+    figures_of,
+    kind_in_words,
+    view_of,
+)
 from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.run.folder import command_for, config_of
 from rtl_core.run.recorder import Recorder
@@ -201,25 +206,19 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
         )
     faults = {p: errata_of(session.problems[p]) for p in batch.problem_ids}
     n = batch.group_size
-    counts = [sum(s.passed for s in batch.group(p)) for p in batch.problem_ids]
-    rates = [count / n for count in counts]
-    interval = mean_interval(np.array(rates))
-    ks = [k for k in session.config.evaluation.k if k <= n]
-    by_difficulty, by_family = defaultdict(list), defaultdict(list)
-    for problem_id, rate in zip(batch.problem_ids, rates, strict=True):
+    counts, by_difficulty, by_family = [], defaultdict(list), defaultdict(list)
+    for problem_id in batch.problem_ids:
         problem = session.problems[problem_id]
-        by_difficulty[problem.difficulty].append(rate)
-        by_family[problem.family or problem.category].append(rate)
+        passed = sum(stored.passed for stored in batch.group(problem_id))
+        counts.append((n, passed))
+        by_difficulty[problem.difficulty].append(passed / n)
+        by_family[problem.family or problem.category].append(passed / n)
     return plan.record(
         session.run,
         status="done",
         left_out=excluded,
         errata={p: "; ".join(map(str, known)) for p, known in faults.items() if known},
-        n_problems=len(counts),
-        pass_at_1=interval.mean,
-        lo=interval.lo,
-        hi=interval.hi,
-        pass_at_k={k: float(np.mean([pass_at_k(n, count, k) for count in counts])) for k in ks},
+        **figures_of(counts, [k for k in session.config.evaluation.k if k <= n]),
         by_difficulty=_means(by_difficulty),
         by_family=_means(by_family),
     )

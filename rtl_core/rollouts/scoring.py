@@ -23,7 +23,7 @@ from rtl_core.errors import PolicyError
 from rtl_core.history.records import StoredRollout, TeacherReading, TeacherRecord
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import k1, k2, k3
-from rtl_core.learning.spans import NO_SPANS, SpanArray, heard_T, token_scores
+from rtl_core.learning.spans import SpanArray, heard_T, token_scores
 from rtl_core.prompting.hints import after_right_answer, after_verdict, hinted
 from rtl_core.rollouts.batch import Batch, teacher_of
 from rtl_core.rollouts.datums import golden_response
@@ -188,8 +188,6 @@ def scorer_of(session: Session, batch: Batch, stored: StoredRollout) -> Scorer |
         if reader is None:
             return Scorer(weights, rollout.prompt_P, tokens_T, teacher)
         read = reader.read(session.prompts[problem.id].messages, rollout.prompt_P, tokens_T)
-        if read is None:
-            return Scorer(weights, (), (), teacher, spans_S4=NO_SPANS)
         return Scorer(weights, read.prompt_P, read.tokens_U, teacher, spans_S4=read.spans_S4)
     hint = _hint(config, batch, problem, session.prompts[problem.id].messages, stored)
     if hint is None:

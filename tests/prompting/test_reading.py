@@ -41,11 +41,11 @@ def check_whole(reader: Reader, answers: int, seed: int) -> tuple[int, int]:
         tokens_T = sampled(reader, text, rng, ended)
         read = reader.read(ASKED, student.encode(ASKED), tokens_T)
         if not text and not ended:
-            assert read is None
+            assert not read.tokens_U
             continue
         own = decoded(student.tokenizer, tokens_T[: len(tokens_T) - ended])
         kept = own == decoded(teacher.tokenizer, teacher.tokens_of_text(own)) and "�" not in own
-        if read is None:
+        if not read.tokens_U:
             assert not kept
             continue
         lead = teacher.tokens_of_frame(teacher.lead)
@@ -180,10 +180,11 @@ def test_a_cut_answer_has_no_end_and_an_empty_one_has_only_that(tiny):
         [reader.teacher.stop[0]],
         [[0, 1, 0, 1]],
     )
-    assert reader.read(ASKED, prompt_P, []) is None
+    assert not reader.read(ASKED, prompt_P, []).tokens_U
     small = Reader(Chat(tiny), Chat(other.byte_level()), context=len(empty.prompt_P) + 4)
-    assert small.read(ASKED, prompt_P, [end]) is not None
-    assert small.read(ASKED, prompt_P, reader.student.tokens_of_text("module m " * 9)) is None
+    assert small.read(ASKED, prompt_P, [end]).tokens_U
+    long_T = reader.student.tokens_of_text("module m " * 9)
+    assert not small.read(ASKED, prompt_P, long_T).tokens_U
 
 
 THOUGHT = "First a draft,\nthen the answer."
