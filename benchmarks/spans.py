@@ -71,7 +71,6 @@ async def measure(problems: int, samples: int, folder: Path) -> None:
                 weights = Weights.of_teacher(config.tinker.teacher)
                 k1_T = own_T - await backend.logprobs(weights, prompt.tokens_P, one.tokens_T)
                 read = reader.read(prompt.messages, prompt.tokens_P, one.tokens_T)
-                assert read is not None
                 tokens = torch.tensor([[*read.prompt_P, *read.tokens_U]])
                 with torch.no_grad():
                     logits = network(tokens).logits[0, len(read.prompt_P) - 1 : -1]

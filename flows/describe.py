@@ -16,7 +16,7 @@ from rtl_core.synthesis.asking import judge_descriptions
 from rtl_core.synthesis.descriptions import Description, RoundTrips, add_rows
 from rtl_distill.flows.evaluate import evaluated
 from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_distill.tasks.steps import play_group, sample_group
+from rtl_distill.tasks.steps import sample_group
 from rtl_grader.work import Tally, all_of
 
 Configuration = tuple[str, list[str]]
@@ -76,10 +76,7 @@ async def _written(config: RunConfig, ids: list[str]) -> Mapping[str, Descriptio
             tally = Tally("descriptions", len(asked))
 
             async def ask(problem_id: str) -> None:
-                if player.policy is None:
-                    await sample_group(session, batch, problem_id)
-                else:
-                    await play_group(session, batch, problem_id, player)
+                await sample_group(session, batch, problem_id, player)
                 descriptions[problem_id] = judge_descriptions(session, batch, problem_id)
                 tally.advance()
 

@@ -22,7 +22,7 @@ from rtl_core.run.session import Session
 from rtl_core.run.state import OnGraded
 from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.orchestration import session_of_flow
-from rtl_distill.tasks.steps import grade_group, play_group, sample_group
+from rtl_distill.tasks.steps import grade_group, sample_group
 from rtl_grader.progress import log_line, progress
 from rtl_grader.work import Tally, all_of
 
@@ -142,10 +142,7 @@ async def evaluate_policy(
         if problem_id in session.unfit:
             return
         try:
-            if player is None or player.policy is None:
-                await sample_group(session, answers, problem_id)
-            else:
-                await play_group(session, answers, problem_id, player)
+            await sample_group(session, answers, problem_id, player)
             await grade_group(session, answers, problem_id)
             for call in session.progress.on_graded:
                 call(problem_id, answers.group(problem_id))

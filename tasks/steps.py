@@ -84,7 +84,6 @@ take_start = step_task("take start", "start of {session.run}")(training.take_sta
 order_problems = step_task("order problems", "curriculum of {session.run}")(planning.plan_run)
 validate_problem = step_task("validate problem", "validate {problem_id}")(Survey.validate)
 sample_group = step_task("sample group", "sample {problem_id} ({batch.title})")(playing.answer)
-play_group = step_task("play group", "play {problem_id} ({batch.title})")(playing.play)
 grade_group = step_task("grade group", "grade {problem_id} ({batch.title})")(batch.grade)
 score_group = step_task("teacher-score group", "score {problem_id} ({batch.title})")(
     scoring.score

@@ -14,7 +14,7 @@ from rtl_core.algorithms.grpo import Grpo
 from rtl_core.algorithms.self_distillation import SelfDistillation
 from rtl_core.config.learning import DISTRIBUTIONS, SELF_DISTRIBUTIONS
 from rtl_core.history.records import StoredRollout
-from rtl_core.learning.distributions import divergence
+from rtl_core.learning.distributions import Choices, divergence
 from rtl_core.learning.kl import FloatArray
 
 
@@ -49,21 +49,19 @@ class DistributionDistillation(Grpo):
         if not kl_weight:
             return super().loss_inputs(answer, kl_weight)
         n_tokens, k = len(answer.rollout.tokens_T), self.config.learning.teacher_choices
+        weight, own = self.kl_weight_of(answer, kl_weight), answer.choices
         choices = None if answer.teacher is None else answer.teacher.choices
-        weight = 0.0 if choices is None else self.kl_weight_of(answer, kl_weight)
-        own = answer.choices
+        if choices is None:
+            shape, weight = (n_tokens, k), 0.0
+            choices = Choices(np.zeros(shape, np.int64), np.zeros(shape, np.float32))
         of_student = {} if own is None else {"student_logprobs": own.logprobs_TK}
         return {
             **of_student,
             "logprobs": np.array(answer.rollout.logprobs_T, np.float32),
             "advantages": np.full(n_tokens, credit_of(answer).advantage, np.float32),
             "kl_weights": (weight * self.heard_T(answer)).astype(np.float32),
-            "teacher_tokens": np.zeros((n_tokens, k), np.int64)
-            if choices is None
-            else choices.tokens_TK,
-            "teacher_logprobs": np.zeros((n_tokens, k), np.float32)
-            if choices is None
-            else choices.logprobs_TK,
+            "teacher_tokens": choices.tokens_TK,
+            "teacher_logprobs": choices.logprobs_TK,
         }
 
     def weights(

@@ -13,7 +13,7 @@ from rtl_core.learning.advantage import Baseline
 from rtl_core.learning.credit import Doubtful, Truncated
 from rtl_core.learning.curriculum import Order
 from rtl_core.learning.distributions import Divergence, Tail
-from rtl_core.learning.health import METRICS
+from rtl_core.learning.health import METRICS, SafeRange
 from rtl_core.learning.pools import PoolRules
 from rtl_core.learning.schedule import KlSchedule, scheduled
 from rtl_core.types.numbers import Count, Share
@@ -306,13 +306,6 @@ class CurriculumSection(PoolRules):
     quarantine: bool = False
     """Skip a problem whose answers cannot be graded (after `grading.retries`) instead of stopping the run.
     With `pools` it pauses. If more than half of a step cannot be graded, the run still stops."""
-
-
-class SafeRange(Section):
-    min: float | None = None
-    """Minimum safe value. Default: none."""
-    max: float | None = None
-    """Maximum safe value. Default: none."""
 
 
 class HealthSection(Section):

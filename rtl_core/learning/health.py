@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from rtl_core.learning.kl import FloatArray
+from rtl_grader.types.section import Section
 
 METRICS = {
     "optim/kl_sample_train_v1": "mean of the sampler's minus the trainer's log-probability of the same tokens, nats",
@@ -60,43 +60,41 @@ def disagreement(sampler_T: FloatArray, trainer_T: FloatArray, share: float) -> 
     return f"{difference:.3f} nats per token in either direction (limit {limit:.3f})"
 
 
-@dataclass(frozen=True, slots=True)
-class Breach:
-    """A metric outside its range: `values` are those of the last steps, oldest first."""
+class SafeRange(Section):
+    """Bounds of a metric, in the configuration section `[health]`."""
 
-    metric: str
-    lowest: float | None
-    highest: float | None
-    values: tuple[float, ...]
+    min: float | None = None
+    """Minimum safe value. Default: none."""
+    max: float | None = None
+    """Maximum safe value. Default: none."""
+
+    def holds(self, value: float) -> bool:
+        """Whether a value is safe. NaN is not."""
+        low = -math.inf if self.min is None else self.min
+        high = math.inf if self.max is None else self.max
+        return low <= value <= high
 
     def __str__(self) -> str:
-        lowest = "-∞" if self.lowest is None else f"{self.lowest:g}"
-        highest = "∞" if self.highest is None else f"{self.highest:g}"
-        steps = f" in {len(self.values)} consecutive steps" if len(self.values) > 1 else ""
-        values = ", ".join(f"{value:.4g}" for value in self.values)
-        meaning = METRICS[self.metric]
-        safe = f"its safe range is {lowest} to {highest}"
-        return f"{self.metric} ({meaning}) was {values}{steps}; {safe}"
+        lowest = "-∞" if self.min is None else f"{self.min:g}"
+        highest = "∞" if self.max is None else f"{self.max:g}"
+        return f"{lowest} to {highest}"
 
 
 def breaches(
-    steps: Sequence[Mapping[str, float]],
-    ranges: Mapping[str, tuple[float | None, float | None]],
-    patience: int,
-) -> list[Breach]:
-    """Return the metrics that left their range.
+    steps: Sequence[Mapping[str, float]], ranges: Mapping[str, SafeRange], patience: int
+) -> list[str]:
+    """Say for each metric that left its range what its values were.
 
     Args:
         steps: metrics of the latest steps, oldest first; only the last `patience` count.
-        ranges: metric -> (lowest, highest); None means no bound.
         patience: how many consecutive steps must be outside.
     """
     outside = []
-    for metric, (lowest, highest) in ranges.items():
-        values = tuple(step[metric] for step in steps[-patience:] if metric in step)
-        low = -math.inf if lowest is None else lowest
-        high = math.inf if highest is None else highest
-        safe = any(low <= value <= high for value in values)  # NaN is not within bounds
-        if len(values) == patience and not safe:
-            outside.append(Breach(metric, lowest, highest, values))
+    for metric, bounds in ranges.items():
+        values = [step[metric] for step in steps[-patience:] if metric in step]
+        if len(values) == patience and not any(map(bounds.holds, values)):
+            words = ", ".join(f"{value:.4g}" for value in values)
+            of_steps = f" in {patience} consecutive steps" if patience > 1 else ""
+            safe = f"its safe range is {bounds}"
+            outside.append(f"{metric} ({METRICS[metric]}) was {words}{of_steps}; {safe}")
     return outside

@@ -65,7 +65,6 @@ def align(
 
     A passage that the teacher's tokenizer changed (its text differs) or that is not text is in no span.
     """
-    stop = len(student.text) if stop is None else stop
     text, read = student.text[start:stop], teacher.text
     of_student, of_teacher = student.boundaries(start, stop), teacher.boundaries()
     cuts = []

@@ -142,9 +142,15 @@ def judge_between_attempts(
     return judge
 
 
-async def answer(session: Session, batch: Batch, problem_id: str) -> None:
-    """Sample the missing answers of one group: in one turn each or, in a run that trains on episodes, in
-    episodes. An endpoint is asked for those of its batches. Raises what `play` raises."""
+async def answer(
+    session: Session, batch: Batch, problem_id: str, player: Player | None = None
+) -> None:
+    """Sample the missing answers of one group, with a `player` that has a policy of its own as it answers: else in
+    one turn each or, in a run that trains on episodes, in episodes. An endpoint is asked for those of its batches.
+    Raises what `play` raises."""
+    if player is not None and player.policy is not None:
+        await play(session, batch, problem_id, player)
+        return
     if batch.sampler != "endpoint" and not session.config.learning.episodes:
         await batches.sample(session, batch, problem_id)
         return

@@ -12,11 +12,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rtl_core.backend.base import Provider
+from rtl_core.backend.start import known_folder
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
-from rtl_core.pretrained import MODELS, model_folder
-from rtl_core.tinymodels import MODEL_NAMES, model_path
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
@@ -35,19 +33,14 @@ _WRITTEN = ("config.json", "README.md")
 """Files of the base that are not copied because the merged model has its own."""
 
 
-def base_folder(config: RunConfig, provider: Provider, folder: Path | None) -> Path:
-    """Return the folder of the student's base model: `folder` if it is not None, that of `tinker.local_models`, a
-    fetched model, or a shipped one.
+def base_folder(config: RunConfig, folder: Path | None) -> Path:
+    """Return the folder of the student's base model: `folder` if it is not None, else the one known on this machine.
 
     Raises:
         PolicyError: there is none, or it holds no weights.
     """
     name = config.tinker.student
-    folder = folder or config.tinker.local_models.get(name)
-    if folder is None and name in MODELS:
-        folder = model_folder(name)
-    elif folder is None and provider.embedded(config) and name in MODEL_NAMES:
-        folder = model_path(name)
+    folder = folder or known_folder(config, name)
     remedy = f'name the folder of its weights with --base FOLDER, or in [tinker.local_models] as "{name}" = "FOLDER"'
     if folder is None:
         raise PolicyError(

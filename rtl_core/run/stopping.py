@@ -66,13 +66,12 @@ def health_breach(session: Session) -> RunHealthError | None:
     trained = session.history.last_trained_step(session.run)
     first = max(health.accept_up_to_step, trained.step - health.patience + 1 if trained else 0)
     steps = session.history.step_metrics(session.run, first)
-    ranges = {metric: (bounds.min, bounds.max) for metric, bounds in health.ranges.items()}
-    left = breaches(list(steps.values()), ranges, health.patience)
+    left = breaches(list(steps.values()), health.ranges, health.patience)
     if not left:
         return None
     last = max(steps) + 1
     return RunHealthError(
-        f"run {session.run} left its safe range after step {last}: {'; '.join(map(str, left))}",
+        f"run {session.run} left its safe range after step {last}: {'; '.join(left)}",
         f"everything up to step {last} is saved; look at {command_for(session.config, 'report')}, then continue with "
         f"--set health.accept_up_to_step={last}, or with another range in health.ranges",
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from localtinker.errors import LocalTinkerError, SettingsError
 from rtl_core.backend.base import Readiness, Saved
+from rtl_core.backend.start import known_folder
 from rtl_core.backend.tinker.services import TinkerService
 from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.types.finding import Finding
@@ -35,8 +36,8 @@ def service_errors() -> Iterator[None]:
 def local_models(service: TinkerService) -> dict[str, Path]:
     """Return a mapping of name to folder of the models that the run's embedded service serves."""
     from localtinker.registry import live_checkpoints
-    from rtl_core.pretrained import MODELS, model_folder
-    from rtl_core.tinymodels import MODEL_NAMES, model_path
+    from rtl_core.pretrained import MODELS
+    from rtl_core.tinymodels import MODEL_NAMES
 
     names = set(service.models.values())
     checkpoints = live_checkpoints(service.state) if service.weights else {}
@@ -51,17 +52,15 @@ def local_models(service: TinkerService) -> dict[str, Path]:
         if service.part == "all" or name in names
     }
     for name in sorted(names - set(models)):
-        if name in MODELS:
-            models[name] = model_folder(name)
-        elif name in MODEL_NAMES:
-            models[name] = model_path(name)
-        else:
+        folder = known_folder(service.config, name)
+        if folder is None:
             shipped = [*MODEL_NAMES, *MODELS]
             others = did_you_mean(name, shipped, f"or use one of: {', '.join(shipped)}")
             raise PolicyError(
                 f"the embedded service has no model {name!r}",
                 f'add `[tinker.local_models]` with `"{name}" = "/path/to/folder"`; {others}',
             )
+        models[name] = folder
     return models
 
 

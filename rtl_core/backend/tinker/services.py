@@ -14,7 +14,7 @@ from tinker.lib.base_url import resolve_base_url
 
 from localtinker.bridge import Engine
 from rtl_core.backend.base import SAVED
-from rtl_core.backend.start import wanted_models
+from rtl_core.backend.start import known_folder, wanted_models
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
 
@@ -120,18 +120,10 @@ class TinkerService:
 
 
 def folder_of(config: RunConfig, model: str) -> Path | None:
-    """Return the folder of a model on this machine: of `tinker.local_models`, of the package, or fetched; None if it
-    is nowhere here."""
-    from rtl_core.pretrained import MODELS, model_folder
-    from rtl_core.tinymodels import MODEL_NAMES, model_path
-
-    folder = config.tinker.local_models.get(model)
-    if folder is None and model in MODEL_NAMES:
-        return model_path(model)
-    if folder is None and model in MODELS:
-        with suppress(PolicyError):  # it was not fetched
-            return model_folder(model)
-    return folder
+    """Return the folder of a model on this machine (`known_folder`); None if it is nowhere here."""
+    with suppress(PolicyError):  # it was not fetched
+        return known_folder(config, model)
+    return None
 
 
 def services_of(config: RunConfig) -> list[TinkerService]:
