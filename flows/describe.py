@@ -11,11 +11,10 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout
 from rtl_core.rollouts import evaluation, playing
 from rtl_core.run import status
-from rtl_core.run.opening import open_session
 from rtl_core.synthesis.asking import judge_descriptions
 from rtl_core.synthesis.descriptions import Description, RoundTrips, add_rows
 from rtl_distill.flows.evaluate import evaluated
-from rtl_distill.tasks.logs import lines_in_flow_run_log
+from rtl_distill.tasks.orchestration import session_of_flow
 from rtl_distill.tasks.steps import sample_group
 from rtl_grader.work import Tally, all_of
 
@@ -65,20 +64,19 @@ async def _written(config: RunConfig, ids: list[str]) -> Mapping[str, Descriptio
     """The descriptions that a run writes, or has written before."""
     descriptions: dict[str, Description] = {}
     by_policy = config.evaluation.endpoint is None
-    with lines_in_flow_run_log():
-        async with (
-            open_session(config, accept_changes=True, with_policy=by_policy) as session,
-            status.run_status(session),
-            playing.players(session) as [(plan, player)],
-        ):
-            batch = evaluation.evaluation_batch(session, plan)
-            asked = [problem_id for problem_id in ids if problem_id not in session.unfit]
-            tally = Tally("descriptions", len(asked))
+    async with (
+        session_of_flow(config, accept_changes=True, with_policy=by_policy) as session,
+        status.run_status(session),
+        playing.players(session) as [(plan, player)],
+    ):
+        batch = evaluation.evaluation_batch(session, plan)
+        asked = [problem_id for problem_id in ids if problem_id not in session.unfit]
+        tally = Tally("descriptions", len(asked))
 
-            async def ask(problem_id: str) -> None:
-                await sample_group(session, batch, problem_id, player)
-                descriptions[problem_id] = judge_descriptions(session, batch, problem_id)
-                tally.advance()
+        async def ask(problem_id: str) -> None:
+            await sample_group(session, batch, problem_id, player)
+            descriptions[problem_id] = judge_descriptions(session, batch, problem_id)
+            tally.advance()
 
-            await all_of(map(ask, asked))
+        await all_of(map(ask, asked))
     return descriptions

@@ -31,8 +31,8 @@ _logger = logging.getLogger("rtl_distill")
 _here: ContextVar[str | None] = ContextVar("flow_run_of_lines", default=None)
 _open: list[str] = []
 """Flow runs whose block is open in this process; lines of threads without a flow run go to the last one."""
-_shared: list[tuple[logging.Handler, int]] = []
-"""While a block is open: the handler that sends lines to Prefect, and the logger's previous level."""
+_shared = contextlib.ExitStack()
+"""While a block is open: what undoes the changes of the logger."""
 _lock = threading.Lock()
 
 FIRST_ATTEMPT = 3
@@ -68,33 +68,32 @@ def lines_in_flow_run_log() -> Iterator[None]:
     """
     warn_of_busy_server()
     own = str(flow_run.id)
-    path = os.environ.get(LOG_FILE)
-    file = _file_handler(path, own, flow_run.name or own) if path else None
-    _enter(own)
-    if file:
-        _logger.addHandler(file)
-    token = _here.set(own)
-    try:
+    with contextlib.ExitStack() as stack:
+        if path := os.environ.get(LOG_FILE):
+            file = _file_handler(path, own, flow_run.name or own)
+            stack.callback(file.close)
+            _logger.addHandler(file)
+            stack.callback(_logger.removeHandler, file)
+        _enter(own)
+        stack.callback(_leave, own)
+        stack.callback(_here.reset, _here.set(own))
         yield
-    finally:
-        _here.reset(token)
-        if file:
-            _logger.removeHandler(file)
-            file.close()
-        _leave(own)
 
 
 def _enter(own: str) -> None:
     """Install the shared handler and filter for the first open block; blocks may end in any order."""
     with _lock:
         if not _open:
-            _shared.append((APILogHandler(), _logger.level))
+            _shared.callback(_logger.setLevel, _logger.level)
             if _logger.level == logging.NOTSET:  # else the root logger's level applies, WARNING
                 _logger.setLevel(logging.INFO)
             _logger.addFilter(_attribute)
+            _shared.callback(_logger.removeFilter, _attribute)
             # A handler added through PREFECT_LOGGING_EXTRA_LOGGERS already sends these lines.
             if not any(isinstance(handler, APILogHandler) for handler in _logger.handlers):
-                _logger.addHandler(_shared[0][0])
+                handler = APILogHandler()
+                _logger.addHandler(handler)
+                _shared.callback(_logger.removeHandler, handler)
         _open.append(own)
 
 
@@ -104,10 +103,7 @@ def _leave(own: str) -> None:
     with _lock:
         _open.remove(own)
         if not _open:
-            handler, level = _shared.pop()
-            _logger.removeHandler(handler)
-            _logger.removeFilter(_attribute)
-            _logger.setLevel(level)
+            _shared.close()
 
 
 def _attribute(record: logging.LogRecord) -> bool:

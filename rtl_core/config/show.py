@@ -18,26 +18,24 @@ def to_toml(config: RunConfig) -> str:
     """Return the complete effective configuration with comments, one table per section."""
     lines: list[str] = []
     for name in type(config).model_fields:
-        section = getattr(config, name)
-        lines += ["", f"[{name}]"]
-        tables: list[str] = []
-        for key, field in type(section).model_fields.items():
-            lines += _comment(field.description)
-            value = getattr(section, key)
-            if isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
-                for entry in value:
-                    tables += ["", *_comment(getdoc(type(entry))), f"[[{name}.{key}]]"]
-                    for entry_key, entry_field in type(entry).model_fields.items():
-                        tables += [
-                            *_comment(entry_field.description),
-                            _line(entry_key, getattr(entry, entry_key)),
-                        ]
-            else:
-                lines.append(_line(key, value))
-                if isinstance(section, RewardSection) and key == "weights":
-                    lines += [f"#   {term.name}: {term.about}" for term in TERMS.values()]
-        lines += tables
+        lines += _table(f"[{name}]", getattr(config, name), "")
     return "\n".join(lines).lstrip() + "\n"
+
+
+def _table(header: str, section: BaseModel, about: str | None) -> list[str]:
+    """Lines of a table with its values, then of the tables that are in it."""
+    lines, tables = ["", *_comment(about), header], list[str]()
+    for key, field in type(section).model_fields.items():
+        lines += _comment(field.description)
+        value = getattr(section, key)
+        if isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
+            for entry in value:
+                tables += _table(f"[{header[:-1]}.{key}]]", entry, getdoc(type(entry)))
+            continue
+        lines.append(_line(key, value))
+        if isinstance(section, RewardSection) and key == "weights":
+            lines += [f"#   {term.name}: {term.about}" for term in TERMS.values()]
+    return lines + tables
 
 
 def _comment(text: str | None) -> list[str]:
