@@ -21,8 +21,10 @@ from benchmarks.redteam.attack import COUNTER
 from benchmarks.redteam.grading import LIMITS
 from benchmarks.redteam.problems import find
 from benchmarks.redteam.tables import read
+from rtl_core.cards.replaying import Recorded
 from rtl_core.config.episode import Bounds
-from rtl_core.episodes.episode import Episode, Script
+from rtl_core.episodes.episode import Episode, Reply, Turn
+from rtl_core.prompting.calls import Call
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.executors.base import Executor
 from rtl_grader.grading.grader import Grader
@@ -113,7 +115,8 @@ def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> 
     calls.append(("submit", {}))
     episode = Episode(problem, executor, BOUNDS.model_copy(update={"turns": len(calls)}))
     started = time.monotonic()
-    answer = episode.play(Script([(tool, json.dumps(arguments)) for tool, arguments in calls]))
+    written = [Call(tool, json.dumps(arguments)) for tool, arguments in calls]
+    answer = episode.play(Recorded([Turn(Reply("", (call,))) for call in written]))
     spent = time.monotonic() - started
     results = [result for turn in episode.turns for result in turn.results]
     told = "\n".join(result.text for result in results)

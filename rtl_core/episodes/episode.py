@@ -255,21 +255,6 @@ def episode_messages(problem: Problem, bounds: Bounds, tools: Sequence[str]) -> 
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
-@dataclass
-class Script:
-    """A policy that makes these calls, one a turn."""
-
-    calls: Sequence[tuple[str, str]]
-    """Name, and arguments as JSON."""
-
-    def reply(self, messages: Messages, tools: Messages, most_tokens: int) -> Reply:
-        turn = sum(message["role"] == "assistant" for message in messages)
-        if turn >= len(self.calls):
-            return Reply("")
-        name, arguments = self.calls[turn]
-        return Reply("", (Call(name, arguments, f"call_{turn}"),))
-
-
 def to_messages(rollout: str, first: int, turn: Turn) -> list[MessageRecord]:
     """The messages of a turn in a rollout's conversation, numbered from `first`."""
     reply = turn.reply

@@ -8,13 +8,14 @@ import pytest
 
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.by_hand import ByHand
-from rtl_core.episodes.episode import Episode, Reply, Script, to_messages
+from rtl_core.episodes.episode import Episode, Reply, to_messages
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.prompting.calls import Call
 from rtl_grader.grading.stand_in import stand_in
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.verdict import Outcome
+from tests.episodes.script import Script
 from tests.nouns import a_rollout
 
 

@@ -6,13 +6,14 @@ import pytest
 
 from rtl_core.cards.replaying import replay_episodes
 from rtl_core.config.episode import Bounds
-from rtl_core.episodes.episode import Episode, Script, to_records
+from rtl_core.episodes.episode import Episode, to_records
 from rtl_core.rollouts.verdict_records import with_episode
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.answer_file import AnswerLine
 from rtl_grader.grading.verdict_record import VerdictRecord
 from rtl_grader.records.grade_file import graded_record, key_of
 from rtl_grader.records.reproduce import CheckedRecord
+from tests.episodes.script import Script
 
 
 @pytest.fixture(scope="module")

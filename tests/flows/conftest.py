@@ -10,6 +10,7 @@ from rtl_core.config import load_config
 from rtl_core.run import status
 from rtl_core.run.opening import open_session
 from rtl_grader.progress import LogProgress, progress
+from tests.backend.scripted import SCRIPT
 
 QUICK = (
     "run.epochs=1", "problems.sources.0.heldout=1", "evaluation.teacher=false", "evaluation.samples=1", "evaluation.k=[1]",
@@ -24,6 +25,14 @@ def _lines_go_to_the_log():
     token = progress.set(LogProgress())
     yield
     progress.reset(token)
+
+
+@pytest.fixture
+def script():
+    """What `tests.backend.scripted:BACKEND` answers and was asked for during the test."""
+    SCRIPT.__init__()
+    yield SCRIPT
+    SCRIPT.__init__()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from rtl_core.backend.base import Datum
 from rtl_core.history.store import History
-from tests.flows import recording_backend as recorded
+from tests.backend.scripted import Script
 from tests.flows.conftest import QUICK
 
 TAUGHT = (
@@ -20,28 +20,28 @@ TAUGHT = (
 )
 
 
-def trained() -> list[tuple[Datum, np.ndarray]]:
+def trained(script: Script) -> list[tuple[Datum, np.ndarray]]:
     """(datum, weights of the five choices, (T, 5)) of each sequence that was trained on."""
-    assert recorded.TRAINED
-    for loss, datum in recorded.TRAINED:
+    assert script.trained
+    for loss, datum in script.trained:
         assert loss == "cross_entropy"
         assert datum.inputs["weights"].shape == (len(datum.tokens_T), 6)
-    return [(datum, datum.inputs["weights"][:, 1:]) for _, datum in recorded.TRAINED]
+    return [(datum, datum.inputs["weights"][:, 1:]) for _, datum in script.trained]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_the_students_choices_come_with_its_sample_and_the_trainer_reads_once(
-    small_run, tmp_path
+    small_run, tmp_path, script
 ):
     from rtl_distill.flows.train import train
 
-    asked = "learning.choices_of=student", "backend.name=tests.flows.recording_backend:BACKEND"
+    asked = "learning.choices_of=student", "backend.name=tests.backend.scripted:BACKEND"
     asyncio.run(train("demo", small_run("own", *TAUGHT, *asked)))
     history = History(tmp_path / "history.duckdb")
-    for _, pulls_TK in trained():
+    for _, pulls_TK in trained(script):
         assert np.abs(pulls_TK).max() > 0
-    own = sum(len(datum.sequence) - 1 for _, datum in recorded.TRAINED)
+    own = sum(len(datum.sequence) - 1 for _, datum in script.trained)
     assert own == sum(step.train_tokens or 0 for step in history.trained_steps("own"))
     rows = history.query("SELECT tokens, logprobs FROM teacher_choices").to_pylist()
     assert rows
@@ -52,16 +52,16 @@ def test_the_students_choices_come_with_its_sample_and_the_trainer_reads_once(
 @pytest.mark.parametrize("kind", ["reverse", "forward"])
 @pytest.mark.usefixtures("prefect")
 def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(
-    small_run, tmp_path, kind
+    small_run, tmp_path, kind, script
 ):
     from rtl_distill.flows.train import train
 
     tail = "bucket" if kind == "reverse" else "renormalise"
     asked = (f"learning.divergence={kind}", f"learning.tail={tail}")
-    recording = "backend.name=tests.flows.recording_backend:BACKEND"
+    recording = "backend.name=tests.backend.scripted:BACKEND"
     asyncio.run(train("demo", small_run("taught", *TAUGHT, *asked, recording)))
     history = History(tmp_path / "history.duckdb")
-    for datum, pulls_TK in trained():
+    for datum, pulls_TK in trained(script):
         assert datum.others_TK is not None
         assert np.abs(pulls_TK).max() > 0
         if kind == "forward":
@@ -71,7 +71,7 @@ def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(
             )  # λ times a distribution, for each of the equal answers
             assert np.allclose(count_T, np.round(count_T), atol=1e-4)
     # The forward pass that weights the reverse KL is paid as training.
-    own = sum(len(datum.sequence) - 1 for _, datum in recorded.TRAINED)
+    own = sum(len(datum.sequence) - 1 for _, datum in script.trained)
     paid = sum(step.train_tokens or 0 for step in history.trained_steps("taught"))
     assert paid == (2 * own if kind == "reverse" else own)
     rows = history.query(

@@ -5,22 +5,20 @@ from dataclasses import replace
 import pytest
 
 from rtl_core.history.store import History
-from tests.backend.inprocess import InProcessProvider, Wrapped
 from tests.flows.conftest import QUICK
 
 
-class _Silent(Wrapped):
-    async def sample(self, *given, **more):
-        first, *others = await self._inner.sample(*given, **more)
-        return [replace(first, tokens_T=[], logprobs_T=[], text=""), *others]
-
-
-BACKEND = InProcessProvider(lambda inner, config: _Silent(inner))
+async def silent(inner, *given, **more):
+    first, *others = await inner.sample(*given, **more)
+    return [replace(first, tokens_T=[], logprobs_T=[], text=""), *others]
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "distribution_distillation"])
-def test_an_empty_answer_is_graded_and_not_scored(train, small_run, tmp_path, algorithm):
-    backend = "backend.name=tests.flows.test_empty_answer:BACKEND"
+def test_an_empty_answer_is_graded_and_not_scored(
+    train, small_run, tmp_path, algorithm, script
+):
+    script.sample = silent
+    backend = "backend.name=tests.backend.scripted:BACKEND"
     more = (
         "sampling.seeded=false",
         f"learning.algorithm={algorithm}",

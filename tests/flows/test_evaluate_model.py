@@ -10,7 +10,7 @@ from rtl_core.errors import ConfigError
 from rtl_core.history.records import Conditions
 from rtl_core.history.store import History
 from rtl_core.reporting.figures.benchmark import tables_of
-from tests.flows.golden_backend import ASKED
+from tests.flows.golden_answers import golden
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.slow]
 
@@ -19,8 +19,10 @@ EXAMPLES = ("nonagentic", "agentic")
 
 
 @pytest.fixture
-def overrides(cvdp, tmp_path):
-    """Overrides for an evaluation of NVIDIA's two examples that open tools can grade."""
+def overrides(cvdp, tmp_path, script):
+    """Overrides for an evaluation of NVIDIA's two examples that open tools can grade, by a model that writes golden
+    answers."""
+    script.sample = golden
 
     def make(name, *more, samples=2):
         files = [
@@ -30,7 +32,8 @@ def overrides(cvdp, tmp_path):
         given = [
             problems_override(list(map(str, files)), PROTOCOL),
             "tinker.student=student",
-            "backend.name=tests.flows.golden_backend:BACKEND",
+            "backend.name=tests.backend.scripted:BACKEND",
+            "backend.options.context=0",
             f"run.directory={tmp_path}",
             f"run.history={tmp_path / 'history.duckdb'}",
             *more,
@@ -49,24 +52,23 @@ def cells(history: History, run: str) -> list[list[str]]:
 
 
 def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(
-    overrides, tmp_path, capsys
+    overrides, tmp_path, capsys, script
 ):
     from rtl_distill.flows.evaluate import evaluate, evaluate_model
     from rtl_distill.flows.train import train
 
     history = History(tmp_path / "history.duckdb")
-    ASKED.clear()
     report = asyncio.run(evaluate_model(PROTOCOL, overrides("golden", samples=None)))
     page = Path(report).read_text(encoding="utf-8")
     assert "pass@5 by category and difficulty" in page
     assert '<span class="status finished">finished</span>' in page
     assert cells(history, "golden") == [["100.0 %"] * 4] * 2
-    assert {(a["count"], a["temperature"], a["top_p"], a["max_tokens"]) for a in ASKED} == {
-        (5, 0.2, 0.7, 4096)
-    }
+    assert {
+        (a["count"], a["temperature"], a["top_p"], a["max_tokens"]) for a in script.sampled
+    } == {(5, 0.2, 0.7, 4096)}
     record = history.run("golden")
     assert record is not None
-    assert (record.status, len(ASKED)) == ("finished", 2)
+    assert (record.status, len(script.sampled)) == ("finished", 2)
     (evaluation,) = history.evaluations("golden")
     assert evaluation.pass_at_k == {1: 1.0, 5: 1.0}
     assert evaluation.left_out == {
@@ -75,7 +77,7 @@ def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(
 
     Path(report).unlink()
     asyncio.run(evaluate_model(PROTOCOL, overrides("golden", samples=None)))
-    assert len(ASKED) == 2
+    assert len(script.sampled) == 2
     assert ">finished</span>" in Path(report).read_text(encoding="utf-8")
     with pytest.raises(ConfigError, match=r"evaluation\.top_p: was 0\.7, is 0\.9"):
         asyncio.run(evaluate_model(PROTOCOL, overrides("golden", "evaluation.top_p=0.9")))
@@ -83,11 +85,15 @@ def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(
         asyncio.run(train(PROTOCOL, overrides("golden")))
 
     # One of two answers is right, and the longer prompt does not fit the context: a problem without an answer fails.
-    lengths = sorted(a["prompt"] for a in ASKED)
+    lengths = sorted(len(a["prompt"]) for a in script.sampled)
     more = ("backend.options.passing=1", f"backend.options.context={lengths[0] + 100}")
     asyncio.run(evaluate_model(PROTOCOL, overrides("half", *more)))
     assert cells(history, "half") == [["25.0 %"] * 4]
-    assert (len(ASKED), ASKED[-1]["max_tokens"], ASKED[-1]["prompt"]) == (3, 100, lengths[0])
+    assert (
+        len(script.sampled),
+        script.sampled[-1]["max_tokens"],
+        len(script.sampled[-1]["prompt"]),
+    ) == (3, 100, lengths[0])
     empty = history.query(
         "SELECT DISTINCT outcome FROM verdicts JOIN rollouts USING (rollout) WHERE n_tokens = 0"
     )
@@ -103,7 +109,11 @@ def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(
             "half", str(tmp_path / "history.duckdb"), samples=1, other=Conditions(top_p=0.5)
         )
     )
-    assert (len(ASKED), ASKED[-1]["count"], ASKED[-1]["top_p"]) == (4, 1, 0.5)
+    assert (len(script.sampled), script.sampled[-1]["count"], script.sampled[-1]["top_p"]) == (
+        4,
+        1,
+        0.5,
+    )
     other = next(e for e in history.evaluations("half") if e.samples == 1)
     assert (other.conditions, other.pass_at_1) == (["top_p 0.5"], 0.5)
     assert cells(history, "half") == [["25.0 %"] * 4]

@@ -14,7 +14,6 @@ from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.history.store import History
 from rtl_core.starter import starter_problems
 from rtl_core.tinymodels import model_path
-from tests.flows import recording_backend as recorded
 from tests.flows.conftest import QUICK
 from tests.nouns import a_rollout
 
@@ -24,7 +23,7 @@ SELF = (
     "learning.truncated=keep",
     *QUICK,
     "prompting.max_prompt_tokens=900",
-    "backend.name=tests.flows.recording_backend:BACKEND",
+    "backend.name=tests.backend.scripted:BACKEND",
 )
 
 
@@ -42,7 +41,7 @@ def without_teacher(settings: list[str], folder: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_only_the_scorer_sees_the_golden_answer(small_run, tmp_path):
+def test_only_the_scorer_sees_the_golden_answer(small_run, tmp_path, script):
     from rtl_distill.flows.train import train
 
     settings = small_run(
@@ -71,15 +70,15 @@ def test_only_the_scorer_sees_the_golden_answer(small_run, tmp_path):
 
     # The frozen weights are the student's after the warm start and are kept until the end.
     first, *_ = history.trained_steps("own")
-    assert {weights.path for weights, _, _ in recorded.SCORED} == {first.sampler_path}
-    assert {weights.policy for weights, _, _ in recorded.SCORED} == {"student"}
+    assert {weights.path for weights, _, _ in script.scored} == {first.sampler_path}
+    assert {weights.policy for weights, _, _ in script.scored} == {"student"}
     assert first.sampler_path is not None
 
-    texts = [tokenizer.decode(prompt) for _, prompt, _ in recorded.SCORED]
+    texts = [tokenizer.decode(prompt) for _, prompt, _ in script.scored]
     assert all(any(code in text for code in golden.values()) for text in texts)
-    trained = [datum for loss, datum in recorded.TRAINED if loss != "cross_entropy"]
+    trained = [datum for loss, datum in script.trained if loss != "cross_entropy"]
     assert trained
-    unhinted = {prompt for _, prompt in recorded.SAMPLED}
+    unhinted = {one["prompt"] for one in script.sampled}
     for datum in trained:
         assert tuple(datum.prompt_P) in unhinted
     for prompt in unhinted:
@@ -89,7 +88,7 @@ def test_only_the_scorer_sees_the_golden_answer(small_run, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_a_verdict_is_the_hint_if_none_of_the_group_passed(small_run, tmp_path):
+def test_a_verdict_is_the_hint_if_none_of_the_group_passed(small_run, tmp_path, script):
     from rtl_distill.flows.train import train
 
     settings = small_run(
@@ -114,7 +113,7 @@ def test_a_verdict_is_the_hint_if_none_of_the_group_passed(small_run, tmp_path):
             assert row["hint"] == (None if row["passed"] else "passed" if solved else "verdict")
     assert {"passed", "verdict"} <= {row["hint"] for row in rows}
     paths = {state.step: state.sampler_path for state in history.trained_steps("told")}
-    assert {weights.path for weights, _, _ in recorded.SCORED} == {
+    assert {weights.path for weights, _, _ in script.scored} == {
         None,
         *list(paths.values())[:-1],
     }

@@ -1,13 +1,13 @@
 """A step on whose answers trainer and sampler disagree is sampled again: once automatically, then by a command."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from rtl_core.errors import SamplerDriftError
 from rtl_core.history.store import History
 from tests.command import invoke
-from tests.flows import drifting_backend, wrong_logprobs_backend
 from tests.flows.conftest import QUICK
 
 pytestmark = pytest.mark.usefixtures("prefect")
@@ -16,13 +16,20 @@ COUNT = "SELECT purpose, step, count(*) AS n FROM rollouts WHERE purpose IN ('tr
 
 @pytest.mark.slow
 def test_a_drifting_step_is_sampled_again_once_automatically_and_then_by_a_command(
-    small_run, tmp_path, monkeypatch
+    small_run, tmp_path, script
 ):
     from rtl_distill.flows.train import train
 
-    backend = "backend.name=tests.flows.drifting_backend:BACKEND"
+    backend = "backend.name=tests.backend.scripted:BACKEND"
     overrides = small_run("drift", backend, *QUICK, "learning.replacements=0")
-    monkeypatch.setattr(drifting_backend, "DRIFTS", [2])
+    drifts = iter([5.0, 5.0])
+
+    def drifting(result):
+        """The log-probabilities of the first two train steps differ from the sampler's."""
+        drift = next(drifts, 0.0)
+        return replace(result, logprobs=[logprobs_T - drift for logprobs_T in result.logprobs])
+
+    script.trained_as = drifting
     with pytest.raises(
         SamplerDriftError, match=r"step 1: trainer and sampler differ by a KL of"
     ) as stopped:
@@ -67,14 +74,17 @@ def test_a_drifting_step_is_sampled_again_once_automatically_and_then_by_a_comma
     ],
 )
 def test_wrong_log_probabilities_of_right_tokens_stop_a_run_before_its_first_step(
-    small_run, tmp_path, monkeypatch, fault, words
+    small_run, tmp_path, script, fault, words
 ):
     from rtl_distill.flows.train import train
 
-    overrides = small_run(
-        "wrong", "backend.name=tests.flows.wrong_logprobs_backend:BACKEND", *QUICK
-    )
-    monkeypatch.setattr(wrong_logprobs_backend, "FAULT", [fault])
+    overrides = small_run("wrong", "backend.name=tests.backend.scripted:BACKEND", *QUICK)
+
+    async def wrong(inner, *asked, **more):
+        answers = await inner.sample(*asked, **more)
+        return [replace(answer, logprobs_T=fault(answer.logprobs_T)) for answer in answers]
+
+    script.sample = wrong
     with pytest.raises(SamplerDriftError, match=words):
         asyncio.run(train("demo", overrides))
     assert History(tmp_path / "history.duckdb").trained_steps("wrong") == []
