@@ -31,6 +31,8 @@ from rtl_distill.operations.loopback import past_proxy
 MARK = "RTL_DISTILL_DEPLOYMENT"
 POOL = "rtl-distill"
 ATTEMPTS = 3
+READY_S, GRACE_S = 900.0, 30.0
+"""Seconds within which a part must be ready, and within which it must end by itself."""
 
 
 @dataclass(frozen=True)
@@ -154,18 +156,18 @@ def up(deployment: LocalDeployment, prefect_file: Path, tell: Tell) -> None:
     (deployment.folder / "env.sh").write_text("".join(lines))
 
 
-def down(deployment: LocalDeployment, tell: Tell, grace_s: float = 30.0) -> list[int]:
+def down(deployment: LocalDeployment, tell: Tell) -> list[int]:
     """Stop worker, runs and server, in this order, so that ending runs can still report to the server.
 
     Returns the ids of processes that had to be killed, ideally none.
     """
     mark = deployment.mark
-    _stop_part(deployment, "worker", tell, grace_s)
+    _stop_part(deployment, "worker", tell)
     # Runs that outlived their worker may save their state, like cancelled ones.
     runs = set(_marked(mark)) - _family(deployment.pid_of("server"))
     _kill(runs, signal.SIGTERM)
-    _wait_until(lambda: not any(_is_marked(pid, mark) for pid in runs), grace_s)
-    _stop_part(deployment, "server", tell, grace_s)
+    _wait_until(lambda: not any(_is_marked(pid, mark) for pid in runs), GRACE_S)
+    _stop_part(deployment, "server", tell)
     _wait_until(lambda: not _marked(mark), 1.0)
     survivors = _marked(mark)
     _kill(survivors, signal.SIGKILL)
@@ -173,11 +175,11 @@ def down(deployment: LocalDeployment, tell: Tell, grace_s: float = 30.0) -> list
     return survivors
 
 
-def _stop_part(deployment: LocalDeployment, part: str, tell: Tell, grace_s: float) -> None:
+def _stop_part(deployment: LocalDeployment, part: str, tell: Tell) -> None:
     if (pid := deployment.pid_of(part)) is not None:
         tell(f"{part}: stopping")
         _kill([pid], signal.SIGTERM)
-        _wait_until(lambda: not _is_marked(pid, deployment.mark), grace_s)
+        _wait_until(lambda: not _is_marked(pid, deployment.mark), GRACE_S)
 
 
 def _kill(pids: Iterable[int], number: signal.Signals) -> None:
@@ -253,16 +255,14 @@ def _answers(api: str) -> bool:
         return False
 
 
-def _wait(
-    deployment: LocalDeployment, part: str, ready: Callable[[], bool], patience_s: float = 900.0
-) -> None:
-    if not _wait_until(ready, patience_s):
+def _wait(deployment: LocalDeployment, part: str, ready: Callable[[], bool]) -> None:
+    if not _wait_until(ready, READY_S):
         log = deployment.folder / f"{part}.log"
         tail = "(no log)"
         if log.is_file():
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise InfrastructureError(
-            f"the {part} was not ready after {patience_s:.0f} s:\n{tail}", f"see {log}"
+            f"the {part} was not ready after {READY_S:.0f} s:\n{tail}", f"see {log}"
         )
 
 

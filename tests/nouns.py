@@ -5,6 +5,7 @@ from typing import Any
 
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import InfrastructureError
+from rtl_core.starter import BY_NAME, Spec
 from rtl_core.types.rollout import Rollout
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Verdict
@@ -85,3 +86,14 @@ def a_rollout(**given: Any) -> Rollout:
     }
     tokens = {"prompt_P": (1,), "tokens_T": (2,), "logprobs_T": (-0.5,), "stop_reason": "stop"}
     return Rollout(**{**made, **tokens, "policy_step": given.get("step", 0), **given})
+
+
+def golden_answer(spec: Spec) -> str:
+    """Verilog that fulfils the specification."""
+    return BY_NAME[spec.family].code(spec)
+
+
+def textbook_answer(spec: Spec) -> str:
+    """Verilog that a textbook would show instead: correct behaviour, but the textbook's interface and defaults."""
+    family = BY_NAME[spec.family]
+    return family.code(family.textbook_spec(spec))

@@ -51,8 +51,8 @@ class PairedResult:
         return self.p_value < 0.05 and not self.lo <= 0 <= self.hi
 
 
-def mean_interval(rates_P: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Interval of the mean of P per-problem rates (each in 0..1), clipped to 0..1: mean ± t_{P−1} · sd / √P.
+def mean_interval(rates_P: ArrayLike) -> Interval:
+    """95 % interval of the mean of P per-problem rates (each in 0..1), clipped to 0..1: mean ± t_{P−1} · sd / √P.
 
     For a single problem or equal rates, which would give a point, it is Wilson's interval of that rate over P trials.
     Raises ValueError for no rates or rates outside 0..1.
@@ -64,17 +64,17 @@ def mean_interval(rates_P: ArrayLike, *, level: float = 0.95) -> Interval:
         raise ValueError("rates must lie between 0 and 1")
     n, mean = rates_P.size, float(rates_P.mean())
     if n == 1 or float(np.ptp(rates_P)) < 1e-12:
-        return Interval(mean, *wilson(mean * n, n, level=level), n)
+        return Interval(mean, *wilson(mean * n, n), n)
     sd = float(rates_P.std(ddof=1))
-    half = t_quantile(0.5 + level / 2, n - 1) * sd / math.sqrt(n)
+    half = t_quantile(0.975, n - 1) * sd / math.sqrt(n)
     return Interval(mean, max(0.0, mean - half), min(1.0, mean + half), n)
 
 
-def wilson(passes: float, trials: int, *, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval (1927) of `passes` out of `trials` independent trials. ValueError for no trials."""
+def wilson(passes: float, trials: int) -> tuple[float, float]:
+    """Wilson's 95 % score interval (1927) of `passes` out of `trials` independent trials. ValueError for no trials."""
     if trials < 1 or not 0 <= passes <= trials:
         raise ValueError(f"{passes} passes of {trials} trials are no rate")
-    z2 = NormalDist().inv_cdf(0.5 + level / 2) ** 2
+    z2 = NormalDist().inv_cdf(0.975) ** 2
     rate = passes / trials
     shrinkage = 1 + z2 / trials
     centre = (rate + z2 / (2 * trials)) / shrinkage

@@ -37,8 +37,9 @@ from rtl_grader.words import counted
 
 
 @define(eq=False)
-class BatchPlan:
-    """What to sample: from which policy, for which problems, and how many answers for each."""
+class Batch:
+    """The groups of one train step or of one evaluation: what to sample, from which policy, for which problems, and the
+    results so far."""
 
     purpose: Purpose
     epoch: int
@@ -51,11 +52,6 @@ class BatchPlan:
     sampler: PolicyName = "student"
     sampler_path: str | None = None
     """Weights to sample from; None: the untrained student."""
-
-
-@define(eq=False)
-class Batch(BatchPlan):
-    """The groups of one train step or of one evaluation, with the results so far."""
 
     rollouts: dict[tuple[str, int], StoredRollout] = field(factory=dict)
     """Mapping of (problem id, sample index) to the rollout, with verdict, reward and scores once recorded."""

@@ -19,11 +19,9 @@ __all__ = [
     "Split",
     "Tier",
     "documented",
-    "golden_answer",
     "problem_of",
     "starter_problems",
     "starter_specs",
-    "textbook_answer",
 ]
 MAX_DRAWS = 1000
 FAMILIES: dict[Tier, list[Family]] = {
@@ -98,14 +96,3 @@ def starter_problems(
         (documented if document else problem_of)(spec)
         for spec in starter_specs(split, count, seed, tier)
     ]
-
-
-def golden_answer(spec: Spec) -> str:
-    """Verilog that fulfils the specification."""
-    return BY_NAME[spec.family].code(spec)
-
-
-def textbook_answer(spec: Spec) -> str:
-    """Verilog that a textbook would show instead: correct behaviour, but the textbook's interface and defaults."""
-    family = BY_NAME[spec.family]
-    return family.code(family.textbook_spec(spec))

@@ -13,14 +13,14 @@ from rtl_core.history.store import History
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.rollouts.regrading import open_regrading
 from rtl_core.rollouts.resumable import Choice
-from rtl_core.starter import golden_answer, problem_of, starter_specs
+from rtl_core.starter import problem_of, starter_specs
 from rtl_distill.flows.regrade import regrade
 from rtl_grader.extraction.response import extract_answer
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome
-from tests.nouns import a_rollout
+from tests.nouns import a_rollout, golden_answer
 
 pytestmark = pytest.mark.usefixtures("prefect")
 

@@ -7,19 +7,12 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.starter_strength import relatives
-from rtl_core.starter import (
-    BY_NAME,
-    FAMILIES,
-    Spec,
-    golden_answer,
-    problem_of,
-    starter_specs,
-    textbook_answer,
-)
+from rtl_core.starter import BY_NAME, FAMILIES, Spec, problem_of, starter_specs
 from rtl_core.starter.record import target_of
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.verdict import Outcome
 from rtl_grader.validation.stubs import stubs
+from tests.nouns import golden_answer, textbook_answer
 
 HELDOUT = [
     spec

@@ -8,16 +8,10 @@ import re
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.starter import (
-    BY_NAME,
-    FAMILIES,
-    golden_answer,
-    problem_of,
-    starter_problems,
-    starter_specs,
-)
+from rtl_core.starter import BY_NAME, FAMILIES, problem_of, starter_problems, starter_specs
 from rtl_core.starter.record import record_of, target_of
 from rtl_core.starter.spec import modules_of
+from tests.nouns import golden_answer
 
 SPLITS = ("train", "heldout", "test")
 

@@ -10,11 +10,12 @@ import pytest
 from benchmarks.redteam.attack import UNPAID
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.problems import find
-from rtl_core.starter import BY_NAME, Spec, golden_answer, problem_of
+from rtl_core.starter import BY_NAME, Spec, problem_of
 from rtl_core.starter.record import target_of
 from rtl_grader.grading.grader import Grader
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.verdict import Outcome
+from tests.nouns import golden_answer
 
 WEAK = [attack for attack in GROUPS["weak_harness"] if attack.problem.startswith("starter/")]
 COUNTER = Spec(

@@ -14,14 +14,7 @@ from rtl_core.episodes.tools import definitions
 from rtl_core.episodes.workspace import Workspace
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat
-from rtl_core.starter import (
-    BY_NAME,
-    FAMILIES,
-    documented,
-    golden_answer,
-    problem_of,
-    starter_specs,
-)
+from rtl_core.starter import BY_NAME, FAMILIES, documented, problem_of, starter_specs
 from rtl_core.starter.spec import modules_of
 from rtl_core.tinymodels import MODEL_NAMES, model_path
 from rtl_core.tinymodels.corpus import (
@@ -42,6 +35,7 @@ from rtl_core.tinymodels.corpus import (
 from rtl_core.tinymodels.make import CHECKSUMS, checksums_of
 from rtl_grader.extraction.response import extract_answer
 from tests.command import invoke
+from tests.nouns import golden_answer
 
 SHIPPED = model_path("student").parent
 
