@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Collection,
-    Coroutine,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import tinker
@@ -50,8 +42,8 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import MalformedAnswerError, PolicyError, UserError, WeightsGoneError
 from rtl_core.learning.distributions import Choices
 from rtl_core.types.tokenizer import Tokenizer
+from rtl_grader.work import all_of
 
-Made = TypeVar("Made")
 OF_KILLED = "; the engine keeps the place of a killed run's client for about 300 s"
 MOST_SAMPLERS = 5
 """Maximum number of cached sampling clients, in addition to one per teacher of `tinker.teachers`."""
@@ -102,9 +94,9 @@ class TinkerBackend:
                 )
                 for number, seed in parts
             ]
-            responses = await outstanding(
-                "sample", _all_or_none([request.coroutine() for request in requests])
-            )
+            # All or none: they are retried together.
+            sampling = all_of(request.coroutine() for request in requests)
+            responses = await outstanding("sample", sampling)
             answers = []
             for response in responses:
                 for number, one in enumerate(response.sequences):
@@ -358,13 +350,3 @@ def _choices(top: TopkLogprobs | None, count: int, k: int) -> Choices:
             f"the {k} likeliest tokens were requested, but none returned", SERVER_HINT
         )
     return checked_choices(top.token_ids[-count:], top.logprobs[-count:], count, k)
-
-
-async def _all_or_none(work: Sequence[Coroutine[Any, Any, Made]]) -> list[Made]:
-    """Return all results. If one fails, cancel the others, because all are retried together."""
-    tasks = [asyncio.create_task(one) for one in work]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()

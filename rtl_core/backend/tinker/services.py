@@ -83,16 +83,15 @@ class TinkerService:
     @property
     def weights(self) -> dict[str, str]:
         """Mapping of configuration key to saved weights that it must have."""
-        tinker, evaluated = self.config.tinker, self.config.evaluation.weights
-        own = {
-            "tinker.start_from": tinker.start_from or "",
-            "evaluation.weights": evaluated or "",
+        named = {
+            "tinker.start_from": self.config.tinker.start_from,
+            "evaluation.weights": self.config.evaluation.weights,
+            **self.config.tinker.named_teachers,
         }
-        named = {**own, **tinker.named_teachers}
         return {
             key: path
             for key, path in named.items()
-            if path.startswith(SAVED) and self._has(key)
+            if path and path.startswith(SAVED) and self._has(key)
         }
 
     @property

@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rtl_core.cost.estimate import Estimate, Prompts, duration
@@ -74,15 +73,6 @@ def _hours_and_steps(plan: Forecast) -> str:
     )
 
 
-@dataclass
-class Need:
-    """Bytes that a run writes to one disk, at the place `folder`."""
-
-    folder: Path
-    likely: float
-    most: float
-
-
 def disk(inputs: PreflightInput) -> Findings:
     """Whether the run's folders are writable, and free space against the history and the weights kept by an
     embedded service."""
@@ -92,15 +82,9 @@ def disk(inputs: PreflightInput) -> Findings:
     if section.keep_every:
         kept += steps // section.keep_every
     weights = inputs.readiness.checkpoint_bytes * min(kept, steps + 2)
-    needs = [
-        Need(
-            _existing(config.run.history.parent),
-            _history_bytes(plan.likely),
-            _history_bytes(plan.most),
-        ),
-        Need(_existing(config.run.directory), weights, weights),
-    ]
-    for folder in sorted({need.folder for need in needs}):
+    likely, most = _history_bytes(plan.likely), _history_bytes(plan.most)
+    history, runs = _existing(config.run.history.parent), _existing(config.run.directory)
+    for folder in sorted({history, runs}):
         if folder.is_dir() and os.access(folder, os.W_OK):
             continue
         why = "not writable" if folder.is_dir() else "not a folder"
@@ -108,20 +92,18 @@ def disk(inputs: PreflightInput) -> Findings:
             "change its permissions, or set run.directory and run.history to another folder"
         )
         yield Finding("disk", "wrong", f"{folder} is {why}", remedy)
-    by_device: dict[int, Need] = {}
-    for need in needs:
-        total = by_device.setdefault(need.folder.stat().st_dev, Need(need.folder, 0.0, 0.0))
-        total.likely += need.likely
-        total.most += need.most
-    for need in by_device.values():
-        free = shutil.disk_usage(need.folder).free
-        writes = f"the run writes about {_size(need.likely)}, {_size(need.most)} at most"
-        text = f"{_size(free)} free at {need.folder}; {writes}"
-        if free > need.most:
+    needs = [(history, likely, most), (runs, weights, weights)]
+    if history.stat().st_dev == runs.stat().st_dev:
+        needs = [(history, likely + weights, most + weights)]
+    for folder, likely, most in needs:
+        free = shutil.disk_usage(folder).free
+        writes = f"the run writes about {_size(likely)}, {_size(most)} at most"
+        text = f"{_size(free)} free at {folder}; {writes}"
+        if free > most:
             yield Finding("disk", "ok", text)
         else:
             remedy = "make room, or set run.directory and run.history to a larger disk"
-            yield Finding("disk", "wrong" if free < need.likely else "warning", text, remedy)
+            yield Finding("disk", "wrong" if free < likely else "warning", text, remedy)
 
 
 def _history_bytes(estimate: Estimate) -> float:
