@@ -16,6 +16,7 @@ from rtl_core.config.learning import DISTRIBUTIONS, SELF_DISTRIBUTIONS
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.distributions import Choices, divergence
 from rtl_core.learning.kl import FloatArray
+from rtl_core.types.numbers import Floats32
 
 
 @ALGORITHMS.register(DISTRIBUTIONS)
@@ -66,7 +67,7 @@ class DistributionDistillation(Grpo):
 
     def weights(
         self, inputs: Mapping[str, NDArray[Any]], trainer_TK: FloatArray | None
-    ) -> NDArray[np.float32]:
+    ) -> Floats32:
         """Weights (T, 1 + K) of the cross entropy.
 
         Args:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtl_core.algorithms.base import ALGORITHMS, Algorithm, Group, Inputs, credit_of
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import Scale, token_advantages
 from rtl_core.learning.credit import Components, GroupCredit, Rules, credit
 from rtl_core.learning.kl import unsure
-from rtl_core.types.numbers import Floats
+from rtl_core.types.numbers import Floats, Floats32
 
 
 @ALGORITHMS.register("grpo")
@@ -76,7 +75,7 @@ class Grpo(Algorithm):
 
     def advantages_T(
         self, answer: StoredRollout, advantage: float, kl_weight: float
-    ) -> NDArray[np.float32]:
+    ) -> Floats32:
         """Advantage of each of the answer's T tokens, from the scalar `advantage` and the KL."""
         learning = self.config.learning
         return token_advantages(

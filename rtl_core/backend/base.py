@@ -30,7 +30,9 @@ from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import FloatArray
 from rtl_core.prompting.chat import answer_text
 from rtl_core.types.finding import Finding
-from rtl_core.types.tokenizer import Tokenizer
+from rtl_core.types.numbers import Bools, Floats, Floats32, Ints
+from rtl_core.types.tell import Tell
+from rtl_core.types.tokenizer import TokenIds, Tokenizer
 
 ROUNDING = 1e-3
 """Tolerance above 0 for log-probabilities, which may be computed in bfloat16."""
@@ -67,7 +69,7 @@ class SamplingParams:
 
     max_tokens: int
     temperature: float
-    stop: Sequence[int]
+    stop: TokenIds
     top_p: float = 1.0
     likeliest: int = 0
 
@@ -88,7 +90,7 @@ class SampledAnswer:
     @classmethod
     def checked(
         cls,
-        tokens_T: Sequence[int],
+        tokens_T: TokenIds,
         logprobs_T: Sequence[float] | None,
         stopped: bool,
         tokenizer: Tokenizer,
@@ -123,9 +125,7 @@ def token_ids(tokenizer: Tokenizer) -> frozenset[int]:
     return frozenset(tokenizer.get_vocab().values())
 
 
-def checked_logprobs(
-    values: Sequence[float | None] | None, count: int, what: str
-) -> NDArray[np.float64]:
+def checked_logprobs(values: Sequence[float | None] | None, count: int, what: str) -> Floats:
     """Validate a backend's log-probabilities of the `count` tokens of `what` and return them as an array.
     Raises MalformedAnswerError if the number differs, or a value is not finite or above 0 by more than
     rounding."""
@@ -179,11 +179,11 @@ class Datum:
     inputs are then [T, 1 + K].
     """
 
-    prompt_P: Sequence[int]
-    tokens_T: Sequence[int]
+    prompt_P: TokenIds
+    tokens_T: TokenIds
     inputs: Mapping[str, NDArray[Any]]
-    others_TK: NDArray[np.int64] | None = None
-    own_T: NDArray[np.bool_] | None = None
+    others_TK: Ints | None = None
+    own_T: Bools | None = None
     """In an episode, which tokens of the completion the policy sampled; None: all. Not read by losses: the
     inputs are 0 elsewhere."""
 
@@ -198,7 +198,7 @@ class Datum:
         return {name: self._padded(values_T) for name, values_T in self.inputs.items()}
 
     @property
-    def targets(self) -> NDArray[np.int64]:
+    def targets(self) -> Ints:
         """The P + T − 1 predicted tokens; with `others_TK` 1 + K at each position, 0 for prompt tokens."""
         own = np.array(self.sequence[1:], np.int64)
         if self.others_TK is None:
@@ -209,7 +209,7 @@ class Datum:
         shape = (len(self.prompt_P) - 1, *values_T.shape[1:])
         return np.concatenate([np.zeros(shape, values_T.dtype), values_T])
 
-    def completion_logprobs(self, values: NDArray[Any]) -> NDArray[np.float64]:
+    def completion_logprobs(self, values: NDArray[Any]) -> Floats:
         """Return the completion's `checked_logprobs`, (T,) or (T, 1 + K), from those of all predicted tokens."""
         shape = (len(self.tokens_T), *self.targets.shape[1:])
         flat = np.asarray(values[-shape[0] :]).ravel().tolist()
@@ -227,7 +227,7 @@ class Adam:
     grad_clip_norm: float
 
 
-Logprobs = Sequence[NDArray[np.float64]]
+Logprobs = Sequence[Floats]
 """The trainer's log-probabilities of the completion of each datum, (T,)."""
 Check = Callable[[Logprobs], object]
 
@@ -278,7 +278,7 @@ class Trainer(Protocol):
         its parameters, and one optimizer step. `check` receives the log-probabilities of the result before
         the optimizer step is requested; its error prevents that step."""
 
-    async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
+    async def logprobs(self, datums: Sequence[Datum]) -> list[Floats]:
         """Return log-probabilities of all targets of each datum's completion, (T,) or (T, 1 + K), under the
         current weights."""
 
@@ -297,7 +297,7 @@ class Backend(Protocol):
     async def sample(
         self,
         weights: Weights,
-        prompt_P: Sequence[int],
+        prompt_P: TokenIds,
         count: int,
         params: SamplingParams,
         *,
@@ -308,23 +308,23 @@ class Backend(Protocol):
         `tokenizer`: of the sampling model, given only if its tokens are not the student's."""
 
     async def logprobs(
-        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]
-    ) -> NDArray[np.float32]:
+        self, weights: Weights, prompt_P: TokenIds, tokens_T: TokenIds
+    ) -> Floats32:
         """Return the log-probability of each of the T tokens given the prompt and the tokens before it, at
         temperature 1."""
 
     async def choices(
-        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], k: int
-    ) -> tuple[NDArray[np.float32], Choices]:
+        self, weights: Weights, prompt_P: TokenIds, tokens_T: TokenIds, k: int
+    ) -> tuple[Floats32, Choices]:
         """Return `logprobs` and the `k` likeliest tokens at each of the T positions."""
 
     async def logprobs_of(
         self,
         weights: Weights,
-        prompt_P: Sequence[int],
-        tokens_T: Sequence[int],
-        ids_TK: NDArray[np.int64],
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        prompt_P: TokenIds,
+        tokens_T: TokenIds,
+        ids_TK: Ints,
+    ) -> tuple[Floats32, Floats32]:
         """Return `logprobs` and the log-probabilities of the K tokens `ids_TK` at each of the T positions, (T, K)."""
 
     async def open_trainer(
@@ -381,9 +381,7 @@ class Provider(Protocol):
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         """Return the tokenizer of a model. Raises PolicyError if it cannot be loaded."""
 
-    def open(
-        self, config: RunConfig, tell: Callable[[str], None]
-    ) -> AbstractAsyncContextManager[Backend]:
+    def open(self, config: RunConfig, tell: Tell) -> AbstractAsyncContextManager[Backend]:
         """Return a context manager that opens it for a run. `tell`: callback for lines to the user, called
         from any thread.
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat, answer_text
+from rtl_core.types.tokenizer import TokenIds
 
-Sample = Callable[[Sequence[int], int], tuple[Sequence[int], Sequence[float], int | None]]
+Sample = Callable[[TokenIds, int], tuple[TokenIds, Sequence[float], int | None]]
 """(prompt of P tokens, largest number of tokens) -> T tokens of a completion, including its end token, their
 log-probabilities, and the prompt's tokens that the service read from its cache (None: unknown)."""
 
@@ -109,7 +110,7 @@ class Conversation:
                 tokens = self._tools.after(calls, results)
                 self._add(tokens, [0.0] * len(tokens), own=False)
 
-    def _add(self, tokens_T: Sequence[int], logprobs_T: Sequence[float], own: bool) -> None:
+    def _add(self, tokens_T: TokenIds, logprobs_T: Sequence[float], own: bool) -> None:
         self.tokens += tokens_T
         self.logprobs += logprobs_T
         self.own += [own] * len(tokens_T)

@@ -18,10 +18,9 @@ from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtl_core.learning.kl import FloatArray, discounted_future_sum, k1
-from rtl_core.types.numbers import Floats
+from rtl_core.types.numbers import Floats, Floats32
 
 Baseline = Literal["group_mean", "leave_one_out"]
 Scale = Literal["none", "std", "mean"]
@@ -73,7 +72,7 @@ def token_advantages(
     kl_discount: float = 0.0,
     kl_clamp: float | None = None,
     heard_T: FloatArray | None = None,
-) -> NDArray[np.float32]:
+) -> Floats32:
     """Advantage of each of the T completion tokens of one rollout.
 
     Args:

@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtl_core.learning.advantage import (
     Baseline,
@@ -39,7 +38,7 @@ from rtl_core.learning.advantage import (
     group_advantages,
 )
 from rtl_core.learning.kl import FloatArray
-from rtl_core.types.numbers import Floats
+from rtl_core.types.numbers import Bools, Floats
 
 Truncated = Literal["keep", "mask", "penalise"]
 Doubtful = Literal["keep", "mask", "zero"]
@@ -62,7 +61,7 @@ class GroupCredit(NamedTuple):
 
     rewards_G: Floats
     advantages_G: Floats
-    counts_G: NDArray[np.bool_]
+    counts_G: Bools
 
     def answers(self) -> list[Credit]:
         columns = (column_G.tolist() for column_G in self)
@@ -92,9 +91,7 @@ class Components(NamedTuple):
     values_GC: Floats
     weights_C: Floats
 
-    def without(
-        self, none_G: NDArray[np.bool_], penalty_G: Floats, penalty: float
-    ) -> Components:
+    def without(self, none_G: Bools, penalty_G: Floats, penalty: float) -> Components:
         """Return the components with every term 0 for the answers of `none_G`, and the penalty as another term."""
         values_GC = np.where(none_G[:, None], 0.0, self.values_GC)
         values_GC = np.column_stack([values_GC, -penalty_G])
@@ -125,7 +122,7 @@ def credit(
     penalty_G = np.zeros(len(rewards_G))
     if rules.doubtful == "zero":
         rewards_G[doubts_G] = 0.0
-    counts_G: NDArray[np.bool_] = np.ones(len(rewards_G), bool)
+    counts_G: Bools = np.ones(len(rewards_G), bool)
     if rules.truncated == "mask":
         counts_G = ~np.asarray(cut_G, bool)
     elif rules.truncated == "penalise":

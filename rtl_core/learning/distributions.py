@@ -29,10 +29,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtl_core.learning.kl import FloatArray
-from rtl_core.types.numbers import Floats
+from rtl_core.types.numbers import Floats, Floats32, Ints
 
 Divergence = Literal["reverse", "forward", "jensen_shannon"]
 Tail = Literal["bucket", "renormalise"]
@@ -43,8 +42,8 @@ LEAST_REST = 1e-5
 class Choices(NamedTuple):
     """The k most likely tokens at each of T positions, most likely first, and their log-probabilities."""
 
-    tokens_TK: NDArray[np.int64]
-    logprobs_TK: NDArray[np.float32]
+    tokens_TK: Ints
+    logprobs_TK: Floats32
 
 
 def outcomes(logprobs_TK: FloatArray, tail: Tail) -> Floats:

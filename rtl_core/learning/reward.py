@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from traceback import extract_tb
 
@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_core.types.rollout import StopReason
+from rtl_core.types.tokenizer import TokenIds
 from rtl_grader.types.netlist import Netlist
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Stage, Verdict
@@ -59,7 +60,7 @@ class Graded:
     verdict: Verdict
     text: str
     """The model's output, without the end-of-turn token."""
-    tokens_T: Sequence[int]
+    tokens_T: TokenIds
     """T completion tokens, including the end-of-turn token and, in an episode, tool output."""
     stop_reason: StopReason
     netlist: Netlist | None = None

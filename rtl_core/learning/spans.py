@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.learning.kl import FloatArray
-from rtl_core.types.numbers import Floats
+from rtl_core.types.numbers import Bools, Floats
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 """What a decoder puts in place of bytes that are no text; it may stand for different bytes."""
@@ -170,7 +170,7 @@ def token_scores(student_T: FloatArray, teacher_U: FloatArray, spans_S4: SpanArr
     return scores_T
 
 
-def heard_T(spans_S4: SpanArray, count: int) -> NDArray[np.bool_]:
+def heard_T(spans_S4: SpanArray, count: int) -> Bools:
     """True at those of `count` tokens of the student that are in a span."""
     heard = np.zeros(count, bool)
     for t, t_end, _, _ in spans_S4.tolist():

@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any
 
 from rtl_core.errors import ConfigError, PolicyError, UserError
-from rtl_core.types.tokenizer import Tokenizer
+from rtl_core.types.tokenizer import TokenIds, Tokenizer
 from rtl_grader.extraction.thoughts import thought_and_answer, without_thoughts
 from rtl_grader.prompts import Message
 
@@ -87,7 +87,7 @@ class Chat:
         template refuses them."""
         return list(self.apply(messages, tokenize=True, add_generation_prompt=True))
 
-    def opening(self, prompt_P: Sequence[int]) -> str:
+    def opening(self, prompt_P: TokenIds) -> str:
         """The end of a prompt that the model's text continues: the tag of an open thought, a message
         header, or nothing."""
         match = _OPENING.search(decoded(self.tokenizer, prompt_P[-_OPENING_TOKENS:]))
@@ -282,7 +282,7 @@ class Chat:
     def _tokens(self, text: str) -> list[int]:
         return self.tokenizer.encode(text.strip(), add_special_tokens=False)
 
-    def _added(self, tokens: Sequence[int]) -> list[int]:
+    def _added(self, tokens: TokenIds) -> list[int]:
         """Those of the tokens that are added ones, not pieces of text."""
         added = self.tokenizer.get_added_vocab().values()
         return [token for token in tokens if token in added]
@@ -293,7 +293,7 @@ def thinks_by_name(model: str) -> bool | None:
     return bool(_THINKERS.search(model)) or None
 
 
-def decoded(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
+def decoded(tokenizer: Tokenizer, tokens: TokenIds) -> str:
     """Exact text of tokens, with special tokens and with the spaces that some tokenizers drop before punctuation."""
     # Passed only where needed: custom tokenizers (Kimi's) take another code path when they get any option.
     if tokenizer.clean_up_tokenization_spaces:
@@ -301,9 +301,7 @@ def decoded(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
     return tokenizer.decode(list(tokens))
 
 
-def answer_text(
-    tokenizer: Tokenizer, tokens_T: Sequence[int], stop: Sequence[int]
-) -> tuple[str, bool]:
+def answer_text(tokenizer: Tokenizer, tokens_T: TokenIds, stop: TokenIds) -> tuple[str, bool]:
     """Return the text of a completion without its end token, and whether one of `stop` ended it."""
     ended = bool(tokens_T) and tokens_T[-1] in stop
     return decoded(tokenizer, tokens_T[:-1] if ended else tokens_T), ended

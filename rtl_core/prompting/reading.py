@@ -26,7 +26,7 @@ from rtl_core.learning.spans import (
     one_to_one,
 )
 from rtl_core.prompting.chat import Chat, decoded
-from rtl_core.types.tokenizer import Tokenizer
+from rtl_core.types.tokenizer import TokenIds, Tokenizer
 from rtl_grader.extraction.thoughts import Place, thought_and_answer
 from rtl_grader.prompts import Message
 
@@ -74,7 +74,7 @@ class Reader:
             )
 
     def read(
-        self, messages: Sequence[Message], prompt_P: Sequence[int], tokens_T: Sequence[int]
+        self, messages: Sequence[Message], prompt_P: TokenIds, tokens_T: TokenIds
     ) -> ReadAnswer:
         """Return how the teacher reads the student's answer of T tokens to these messages.
 
@@ -171,11 +171,11 @@ class Decoder:
         self._skipped = len(decoded(self._tokenizer, self._anchor))
         self._piece = cache(lambda token: self.text([token]))
 
-    def text(self, tokens: Sequence[int]) -> str:
+    def text(self, tokens: TokenIds) -> str:
         """Text of tokens that follow others."""
         return decoded(self._tokenizer, [*self._anchor, *tokens])[self._skipped :]
 
-    def tokenised(self, tokens: Sequence[int]) -> Tokenised:
+    def tokenised(self, tokens: TokenIds) -> Tokenised:
         """Return the text of tokens, and after which of them a character ends.
 
         A token whose bytes end within a character is joined with those after it.

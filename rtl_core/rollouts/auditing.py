@@ -202,9 +202,9 @@ class _Audit:
             if due and problem.golden is None:
                 yield _Work(problem, answers, key)
                 continue
-            for files, same in answers.items():
+            for distinct, same in answers.items():
                 if same:
-                    yield _Work(problem, {files: same}, key)
+                    yield _Work(problem, {distinct: same}, key)
 
     def _key(self, problem: Problem, answers: Iterable[_Files]) -> str:
         parts = [

@@ -28,6 +28,7 @@ from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.run.state import Graders
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
+from rtl_core.types.tokenizer import TokenIds
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.progress import log_line
 from rtl_grader.types.netlist import Netlist
@@ -109,7 +110,7 @@ class Batch:
         run: str,
         problem_id: str,
         sample: int,
-        prompt_P: Sequence[int],
+        prompt_P: TokenIds,
         answer: SampledAnswer,
     ) -> Rollout:
         """Return a new answer to a prompt of P tokens as a rollout of this batch."""
@@ -219,7 +220,7 @@ async def answers_to(
     backend: Backend,
     chat: Chat,
     weights: Weights,
-    prompt_P: Sequence[int],
+    prompt_P: TokenIds,
     count: int,
     params: SamplingParams,
     seeds: list[int] | None,
@@ -252,9 +253,7 @@ def rollout_seed(*parts: object) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
-def sampling_of(
-    config: RunConfig, purpose: Purpose, stop: Sequence[int] = ()
-) -> SamplingParams:
+def sampling_of(config: RunConfig, purpose: Purpose, stop: TokenIds = ()) -> SamplingParams:
     """Return how the answers of a batch with this purpose are sampled; `stop`: the tokens that end one."""
     training, evaluation = config.sampling, config.evaluation
     if purpose != "evaluation":

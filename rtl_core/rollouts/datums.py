@@ -27,10 +27,11 @@ from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.numbers import Floats
 from rtl_core.types.rollout import Rollout
+from rtl_core.types.tokenizer import TokenIds
 from rtl_grader.extraction.answer_to import masked_piece, response_of
 from rtl_grader.types.problem import Problem
 
-Decode = Callable[[Sequence[int]], str]
+Decode = Callable[[TokenIds], str]
 
 
 def algorithm_of(config: RunConfig, batch: Batch, problem_id: str = "") -> Algorithm:
@@ -190,9 +191,7 @@ def first_error(
     return starts[first_wrong_line(lines, right_lines)]
 
 
-def _lines(
-    tokens_T: Sequence[int], text_of: Callable[[int], str]
-) -> tuple[list[str], list[int]]:
+def _lines(tokens_T: TokenIds, text_of: Callable[[int], str]) -> tuple[list[str], list[int]]:
     """Return the stripped lines of an answer, and the index of the token that starts each."""
     lines, starts = [""], [0]
     for index, token in enumerate(tokens_T, 1):

@@ -47,6 +47,7 @@ from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.run.state import Graders
 from rtl_core.types.rollout import Rollout
+from rtl_core.types.tokenizer import TokenIds
 from rtl_grader.progress import log_line
 from rtl_grader.prompts import build_messages
 from rtl_grader.types.answer import Answer
@@ -56,37 +57,33 @@ from rtl_grader.types.verdict import Verdict
 
 @define(eq=False)
 class Player:
-    """How problems are answered."""
+    """How problems are answered in conversations."""
 
-    policy: Callable[[Batch, str, int], Policy] | None
-    """Creates the policy of one conversation from the batch, the problem's id and the sample's index. None:
-    the session's own policy gives single-shot answers, as in any evaluation."""
     pool: ConversationPool
     agentic: bool
     """Whether problems are answered in episodes; otherwise in one turn."""
+    endpoint: Endpoint | None = None
+    """The model that answers. None: the policy of the session, which gives single-shot answers without a player."""
 
 
 @asynccontextmanager
 async def players(session: Session) -> AsyncIterator[list[tuple[EvaluationPlan, Player]]]:
     """Yield the evaluations of an evaluation run with their players: the model in one turn and, if the run
     is agentic, in episodes."""
-    config = session.config
-    plan = plan_evaluation(session, "student", 0)
-    policy: Callable[[Batch, str, int], Policy] = partial(sampling_policy, session)
-    url = config.evaluation.endpoint
+    config, endpoint = session.config, None
+    plan, url = plan_evaluation(session, "student", 0), config.evaluation.endpoint
     if url is not None:
         params = sampling_of(config, "evaluation")
         endpoint = Endpoint(
             url, config.tinker.student, params.temperature, params.top_p, params.max_tokens
         )
-        policy = lambda batch, problem_id, sample: endpoint  # noqa: E731
     agentic = config.evaluation.agentic
     async with open_conversation_pool(config, agentic) as pool:
-        evaluations = [(plan, Player(policy if url else None, pool, False))]
+        evaluations = [(plan, Player(pool, False, endpoint))]
         if agentic:
             turns = Conditions(turns=config.episode.most_turns)
             in_turns = replace(plan, other=turns, kind=config.episode.kind)
-            evaluations.append((in_turns, Player(policy, pool, True)))
+            evaluations.append((in_turns, Player(pool, True, endpoint)))
         yield evaluations
 
 
@@ -106,8 +103,8 @@ def sampling_policy(
     place = config.run.seed, seed_place(batch), problem_id, sample
 
     def ask(
-        prompt_P: Sequence[int], most_tokens: int
-    ) -> tuple[Sequence[int], Sequence[float], int | None]:
+        prompt_P: TokenIds, most_tokens: int
+    ) -> tuple[TokenIds, Sequence[float], int | None]:
         params = replace(settings, max_tokens=min(most_tokens, settings.max_tokens))
         # The prompt's length tells the turn.
         seeds = [rollout_seed(*place, len(prompt_P))] if config.sampling.seeded else None
@@ -145,26 +142,23 @@ def judge_between_attempts(
 async def answer(
     session: Session, batch: Batch, problem_id: str, player: Player | None = None
 ) -> None:
-    """Sample the missing answers of one group, with a `player` that has a policy of its own as it answers: else in
-    one turn each or, in a run that trains on episodes, in episodes. An endpoint is asked for those of its batches.
-    Raises what `play` raises."""
-    if player is not None and player.policy is not None:
-        await play(session, batch, problem_id, player)
-        return
-    if batch.sampler != "endpoint" and not session.config.learning.episodes:
+    """Sample the missing answers of one group as the `player` answers or, without one, in one turn each; in episodes in
+    a run that trains on them. An endpoint is asked for those of its batches. Raises what `play` raises."""
+    pool = session.policy.conversations if player is None else player.pool
+    if batch.sampler == "endpoint":
+        assert pool is not None, "the session was opened with one"
+        player = Player(pool, False, pool.endpoint)
+    elif player is None and session.config.learning.episodes:
+        assert pool is not None, "the session was opened with one"
+        player = Player(pool, True)
+    if player is None or not (player.agentic or player.endpoint):
         await batches.sample(session, batch, problem_id)
         return
-    pool = session.policy.conversations
-    assert pool is not None, "the session was opened with one"
-    if batch.sampler != "endpoint":
-        player = Player(partial(sampling_policy, session), pool, True)
-        await play(session, batch, problem_id, player)
-        return
-    endpoint = pool.endpoint
-    assert endpoint is not None, "the session was opened with one"
-    await play(session, batch, problem_id, Player(lambda *_: endpoint, pool, False))
-    for name in endpoint.other_names():
-        log_line(f"warning: {endpoint.url} answers as {name!r:.99}, not as {endpoint.model}")
+    await play(session, batch, problem_id, player)
+    if player.endpoint is not None and batch.sampler == "endpoint":
+        url, model = player.endpoint.url, player.endpoint.model
+        for name in player.endpoint.other_names():
+            log_line(f"warning: {url} answers as {name!r:.99}, not as {model}")
 
 
 async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> None:
@@ -173,8 +167,7 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
     Raises BackendUnavailableError, and what `grade` raises if the sandbox or the grading between attempts
     fails; the turns so far are recorded, and a retry resumes from them.
     """
-    assert player.policy is not None, "the player has a policy of its own"
-    config, recorder, policy_of = session.config, session.recorder, player.policy
+    config, recorder = session.config, session.recorder
     problem = session.problems[problem_id]
     loop = asyncio.get_running_loop()
     refusals: list[str] = []
@@ -192,7 +185,7 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
             messages = to_messages(rollout.key, first, turn)
             loop.call_soon_threadsafe(recorder.put, "record_messages", messages)
 
-        policy = policy_of(batch, problem_id, sample)
+        policy = player.endpoint or sampling_policy(session, batch, problem_id, sample)
         return await player.pool.run(
             partial(_converse, session, player, policy, judge, rollout, recorded, record)
         )

@@ -15,7 +15,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtl_core.backend.base import Backend, Weights
 from rtl_core.config import RunConfig
@@ -28,7 +27,8 @@ from rtl_core.prompting.hints import after_right_answer, after_verdict, hinted
 from rtl_core.rollouts.batch import Batch, teacher_of
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import Session
-from rtl_core.types.numbers import Floats
+from rtl_core.types.numbers import Floats, Floats32
+from rtl_core.types.tokenizer import TokenIds
 from rtl_grader.extraction.thoughts import without_thoughts
 from rtl_grader.prompts import Message
 from rtl_grader.types.problem import Problem
@@ -39,8 +39,8 @@ class Scorer:
     """The weights that score one answer, and the prompt they read."""
 
     weights: Weights
-    prompt_P: Sequence[int]
-    tokens_T: Sequence[int]
+    prompt_P: TokenIds
+    tokens_T: TokenIds
     """The answer: the student's own tokens, or the teacher's reading of their text."""
     name: str
     """The model or saved weights whose price applies."""
@@ -92,7 +92,7 @@ class Scores(NamedTuple):
     """Log-probabilities of the tokens that the teacher reads; the choices that are compared, with the teacher's
     log-probabilities; and with the student's, if the choices are its own."""
 
-    logprobs_T: NDArray[np.float32]
+    logprobs_T: Floats32
     choices: Choices | None = None
     own: Choices | None = None
 

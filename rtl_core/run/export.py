@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtl_core.backend.base import Provider, Weights
 from rtl_core.backend.registry import backend_of
@@ -29,7 +28,9 @@ from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
 from rtl_core.run.model_card import model_card
 from rtl_core.run.retention import best_steps, kept_in_run
+from rtl_core.types.numbers import Floats32
 from rtl_core.types.tell import Tell
+from rtl_core.types.tokenizer import TokenIds
 from rtl_grader.words import counted
 
 COMPARED = 8
@@ -57,9 +58,9 @@ class ServedAnswer:
     """One answer as served: P prompt tokens, T tokens, the service's T log-probabilities, and which tokens
     were sampled (None: all)."""
 
-    prompt_P: Sequence[int]
-    tokens_T: Sequence[int]
-    logprobs_T: Sequence[float] | NDArray[np.float32]
+    prompt_P: TokenIds
+    tokens_T: TokenIds
+    logprobs_T: Sequence[float] | Floats32
     own_T: Sequence[bool] | None = None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from attrs import define, field
 
@@ -13,6 +13,7 @@ from rtl_core.history.store import History
 from rtl_core.prompting.budget import Prompt
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.state import Graders, Policy, RunProgress, WeightsOfRun
+from rtl_core.types.tokenizer import TokenIds
 from rtl_grader.problems.problem_set import LoadedProblems
 from rtl_grader.types.problem import Problem
 
@@ -56,7 +57,7 @@ class Session:
             raise RuntimeError("this session was opened without a policy")
         return self.opened_policy
 
-    def room_after(self, prompt_P: Sequence[int]) -> int | None:
+    def room_after(self, prompt_P: TokenIds) -> int | None:
         """Return the tokens that the model's context leaves for an answer to a prompt of P tokens; None: no limit.
 
         Only evaluation runs are limited: a training run whose budgets exceed the context must fail.

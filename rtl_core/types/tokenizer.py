@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+TokenIds = Sequence[int]
+
 
 class Tokenizer(Protocol):
     """Text to token ids and back, chat messages to token ids."""

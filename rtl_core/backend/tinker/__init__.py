@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +40,7 @@ from rtl_core.backend.tinker.sessions import Sessions
 from rtl_core.config import RunConfig
 from rtl_core.errors import BackendUnavailableError, InfrastructureError, PolicyError
 from rtl_core.types.finding import Finding
+from rtl_core.types.tell import Tell
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.progress import log_line
 
@@ -60,9 +61,7 @@ class _Tinker:
         return load_tokenizer(model, config)
 
     @asynccontextmanager
-    async def open(
-        self, config: RunConfig, tell: Callable[[str], None]
-    ) -> AsyncIterator[Backend]:
+    async def open(self, config: RunConfig, tell: Tell) -> AsyncIterator[Backend]:
         services = services_of(config)
         async with AsyncExitStack() as stack:
             reported = stack.enter_context(

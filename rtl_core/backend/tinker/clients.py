@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 import tinker
-from numpy.typing import NDArray
 from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
@@ -41,7 +40,8 @@ from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
 from rtl_core.errors import MalformedAnswerError, PolicyError, UserError, WeightsGoneError
 from rtl_core.learning.distributions import Choices
-from rtl_core.types.tokenizer import Tokenizer
+from rtl_core.types.numbers import Floats32, Ints
+from rtl_core.types.tokenizer import TokenIds, Tokenizer
 from rtl_grader.work import all_of
 
 OF_KILLED = "; the engine keeps the place of a killed run's client for about 300 s"
@@ -71,7 +71,7 @@ class TinkerBackend:
     async def sample(
         self,
         weights: Weights,
-        prompt_P: Sequence[int],
+        prompt_P: TokenIds,
         count: int,
         params: SamplingParams,
         *,
@@ -120,14 +120,14 @@ class TinkerBackend:
         return answers
 
     async def logprobs(
-        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]
-    ) -> NDArray[np.float32]:
+        self, weights: Weights, prompt_P: TokenIds, tokens_T: TokenIds
+    ) -> Floats32:
         async with self._scored(weights, prompt_P, tokens_T) as (scores_T, _):
             return scores_T
 
     async def choices(
-        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], k: int
-    ) -> tuple[NDArray[np.float32], Choices]:
+        self, weights: Weights, prompt_P: TokenIds, tokens_T: TokenIds, k: int
+    ) -> tuple[Floats32, Choices]:
         async with self._scored(weights, prompt_P, tokens_T, topk_prompt_logprobs=k) as (
             scores_T,
             answer,
@@ -137,10 +137,10 @@ class TinkerBackend:
     async def logprobs_of(
         self,
         weights: Weights,
-        prompt_P: Sequence[int],
-        tokens_T: Sequence[int],
-        ids_TK: NDArray[np.int64],
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        prompt_P: TokenIds,
+        tokens_T: TokenIds,
+        ids_TK: Ints,
+    ) -> tuple[Floats32, Floats32]:
         length, (count, k) = len(prompt_P) - 1, ids_TK.shape
         # Sparse: the rows of the prompt are empty.
         rows = [*[0] * length, *range(0, ids_TK.size + 1, k)]
@@ -157,8 +157,8 @@ class TinkerBackend:
 
     @asynccontextmanager
     async def _scored(
-        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], **asked: Any
-    ) -> AsyncIterator[tuple[NDArray[np.float32], types.SampleResponse]]:
+        self, weights: Weights, prompt_P: TokenIds, tokens_T: TokenIds, **asked: Any
+    ) -> AsyncIterator[tuple[Floats32, types.SampleResponse]]:
         """Yield the scores of a completion, and the answer to what else was `asked` of the same request."""
         full, count = types.ModelInput.from_ints([*prompt_P, *tokens_T]), len(tokens_T)
         async with self._sampler(weights) as client:

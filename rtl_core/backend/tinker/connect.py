@@ -21,6 +21,7 @@ from rtl_core.backend.tinker.marks import Marks, marks_of
 from rtl_core.backend.tinker.services import TEACHER_KEY, TinkerService, folder_of, services_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, PolicyError
+from rtl_core.types.tell import Tell
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.progress import log_line
 
@@ -59,7 +60,7 @@ def sign_in(service: TinkerService) -> str:
 @contextmanager
 def tinker_endpoint(
     service: TinkerService,
-    on_restart: Callable[[str], None] = log_line,
+    on_restart: Tell = log_line,
     log_folder: Path | None = None,
 ) -> Iterator[Endpoint]:
     """Yield the endpoint of a run's service. The embedded service, or the bridge to an engine, runs as long as

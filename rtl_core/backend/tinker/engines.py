@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from localtinker.bridge.engines import EngineError, OtherVersionError
 from localtinker.errors import StartError
 from rtl_core.backend.tinker.services import Reached, TinkerService, folder_of
 from rtl_core.errors import BackendUnavailableError, InfrastructureError, PolicyError
+from rtl_core.types.tell import Tell
 
 ANSWER_S = 20.0
 """Timeout of each of the requests that recognise an engine."""
@@ -81,7 +82,7 @@ def upstream_key(service: TinkerService) -> str | None:
 
 @contextmanager
 def reached(
-    service: TinkerService, tell: Callable[[str], None], log_folder: Path | None = None
+    service: TinkerService, tell: Tell, log_folder: Path | None = None
 ) -> Iterator[TinkerService]:
     """Yield a remote service as its clients reach it: as it is, or through a bridge that runs as long as this
     context. `tell` receives a line when the bridge died and was restarted; its log is in `log_folder` (None:

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from localtinker.client.failures import status_of
 from rtl_core.at_work import service_pause
+from rtl_core.types.tell import Tell
 
 Made = TypeVar("Made")
 
@@ -37,7 +38,7 @@ class Pauses(logging.Handler):
     """Log handler that reports the SDK's warnings to a run: each one immediately, then every ten minutes.
     Thread-safe."""
 
-    def __init__(self, tell: Callable[[str], None], services: int = 1) -> None:
+    def __init__(self, tell: Tell, services: int = 1) -> None:
         """`services`: number of paid services. The SDK does not say which one refused, so a pause ends when
         all have served."""
         super().__init__(logging.WARNING)
@@ -113,7 +114,7 @@ class Pauses(logging.Handler):
 
 
 @contextmanager
-def pauses_reported(tell: Callable[[str], None], services: int = 1) -> Iterator[Pauses]:
+def pauses_reported(tell: Tell, services: int = 1) -> Iterator[Pauses]:
     """Send the SDK's warnings only to `tell` within the block. `services`: see `Pauses`."""
     logger = logging.getLogger("tinker")
     pauses, propagated = Pauses(tell, services), logger.propagate

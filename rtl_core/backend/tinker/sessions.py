@@ -21,6 +21,7 @@ from rtl_core.backend.tinker.faults import SessionLostError, sdk_errors
 from rtl_core.backend.tinker.marks import has_console
 from rtl_core.backend.tinker.pauses import Pauses
 from rtl_core.backend.tinker.training import TinkerTrainer
+from rtl_core.types.tell import Tell
 
 
 class OpenSession:
@@ -63,7 +64,7 @@ class Sessions:
     """A service and the consecutive sessions that a backend opens on it. `tell` receives a line for each
     but the first."""
 
-    def __init__(self, endpoint: Endpoint, pauses: Pauses, tell: Callable[[str], None]) -> None:
+    def __init__(self, endpoint: Endpoint, pauses: Pauses, tell: Tell) -> None:
         self.endpoint = endpoint
         self.pauses = pauses
         self.tell = tell

@@ -10,15 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
 import tinker
-from numpy.typing import NDArray
 from tinker import types
 
 from rtl_core.at_work import outstanding
 from rtl_core.backend.base import Adam, Check, Checkpoint, Datum, StepResult, checked_metrics
 from rtl_core.backend.tinker.marks import Marks, step_of
 from rtl_core.config import RunConfig
+from rtl_core.types.numbers import Floats
 
 
 class TinkerTrainer:
@@ -77,7 +76,7 @@ class TinkerTrainer:
                 ),
             )
 
-    async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
+    async def logprobs(self, datums: Sequence[Datum]) -> list[Floats]:
         with self._errors():
             request = self._client.forward(
                 [to_datum(datum) for datum in datums], "cross_entropy"
@@ -110,9 +109,7 @@ class TinkerTrainer:
         return path
 
 
-def _logprobs(
-    output: types.ForwardBackwardOutput, datums: Sequence[Datum]
-) -> list[NDArray[np.float64]]:
+def _logprobs(output: types.ForwardBackwardOutput, datums: Sequence[Datum]) -> list[Floats]:
     return [
         datum.completion_logprobs(record["logprobs"].to_numpy())
         for record, datum in zip(output.loss_fn_outputs, datums, strict=True)
