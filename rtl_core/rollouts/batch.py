@@ -38,9 +38,8 @@ from rtl_grader.words import counted
 
 
 @define(eq=False)
-class Batch:
-    """The groups of one train step or of one evaluation: what to sample, from which policy, for which problems, and the
-    results so far."""
+class BatchPlan:
+    """What to sample: from which policy, for which problems, and how many answers for each."""
 
     purpose: Purpose
     epoch: int
@@ -53,6 +52,11 @@ class Batch:
     sampler: PolicyName = "student"
     sampler_path: str | None = None
     """Weights to sample from; None: the untrained student."""
+
+
+@define(eq=False)
+class Batch(BatchPlan):
+    """The groups of one train step or of one evaluation, with the results so far."""
 
     rollouts: dict[tuple[str, int], StoredRollout] = field(factory=dict)
     """Mapping of (problem id, sample index) to the rollout, with verdict, reward and scores once recorded."""

@@ -84,7 +84,7 @@ def forecast(
     earlier = measured(config, assumptions, history)
     if completion is not None:
         assumptions.append(f"answers: {completion:,.0f} tokens on average, as you said")
-    elif earlier is not None:
+    elif earlier.completion is not None:
         completion = earlier.completion
         assumptions.append(
             f"answers: {completion:,.0f} tokens on average, {earlier.origin(config)}"
@@ -110,7 +110,7 @@ def forecast(
     )
     prices = prices or load_prices(config.cost.prices)
     prices = prices.model_copy(update={"models": {**prices.models, **_free(config)}})
-    answers = earlier.answers if earlier is not None and earlier.tokens_per_s else 0
+    answers = earlier.answers if earlier.tokens_per_s else 0
     highest = {name: agreement.most_ratio for name, agreement in agreements.items()}
     most = at_most(config, replace(work, teacher_ratios=highest), prices)
     return Forecast(most, likely(config, work), prices, tokens_per_s, answers, assumptions)
@@ -120,17 +120,17 @@ def forecast(
 class Measured:
     """Measurements from earlier runs of the same student; None if they have no data."""
 
-    answers: int
+    answers: int = 0
     """Answers sampled in steps; a few say little."""
-    completion: float
+    completion: float | None = None
     """Mean tokens of an answer."""
-    tokens_per_s: float | None
+    tokens_per_s: float | None = None
     """Answer tokens of a step per second of its time."""
-    trained_share: float | None
+    trained_share: float | None = None
     """Share of the tokens sampled in steps without a KL that was trained on."""
-    turns: float | None
+    turns: float | None = None
     """Mean turns of an episode."""
-    tool_tokens: float | None
+    tool_tokens: float | None = None
     """Mean tokens from tools in an episode."""
 
     def origin(self, config: RunConfig) -> str:
@@ -166,13 +166,10 @@ SELECT
 """
 
 
-def measured(
-    config: RunConfig, notes: list[str], history: History | None = None
-) -> Measured | None:
-    """Read the measurements of the same student; None without a history or without training rollouts of
-    that student."""
+def measured(config: RunConfig, notes: list[str], history: History | None = None) -> Measured:
+    """Read the measurements of the same student; there are none without a history or without its training rollouts."""
     if not config.run.history.is_file():
-        return None
+        return Measured()
     try:
         reader = history or History(config.run.history, read_only=True)
         (row,) = reader.rows(
@@ -183,17 +180,15 @@ def measured(
         )
     except HistoryError as error:
         notes.append(f"no measurements: {error.message}")
-        return None
-    return None if row["completion"] is None else Measured(**row)
+        return Measured()
+    return Measured(**row)
 
 
-def _episodes(
-    config: RunConfig, earlier: Measured | None, notes: list[str]
-) -> tuple[float, float]:
+def _episodes(config: RunConfig, earlier: Measured, notes: list[str]) -> tuple[float, float]:
     """Return mean turns and tool tokens of an answer; adds their source to `notes`."""
     if not config.learning.episodes:
         return 1.0, 0.0
-    if earlier is not None and earlier.turns is not None and earlier.tool_tokens is not None:
+    if earlier.turns is not None and earlier.tool_tokens is not None:
         turns, tool_tokens, origin = earlier.turns, earlier.tool_tokens, earlier.origin(config)
     else:
         most, whole = config.episode.most_turns, config.episode.whole_answers
@@ -208,7 +203,7 @@ def _episodes(
 
 
 def _trained_share(
-    config: RunConfig, problems: int, earlier: Measured | None, notes: list[str]
+    config: RunConfig, problems: int, earlier: Measured, notes: list[str]
 ) -> float:
     """Return the share of sampled tokens that a step without a KL trains on; adds its source to `notes`."""
     steps = len(planned_groups(config, problems))
@@ -217,7 +212,7 @@ def _trained_share(
         notes.append("trained on: every rollout of a step with a KL")
     if all(charged):
         return 1.0
-    if earlier is None or earlier.trained_share is None:
+    if earlier.trained_share is None:
         notes.append(
             "trained on: every rollout of a step without a KL, assumed; groups of equal rewards are not"
         )
@@ -228,10 +223,10 @@ def _trained_share(
     return earlier.trained_share
 
 
-def _tokens_per_s(config: RunConfig, earlier: Measured | None, notes: list[str]) -> float:
+def _tokens_per_s(config: RunConfig, earlier: Measured, notes: list[str]) -> float:
     """Return the answer tokens that a run processes per second; adds their source to `notes`."""
     what = "answer tokens per second, including grading, scoring and training"
-    if earlier is not None and earlier.tokens_per_s:
+    if earlier.tokens_per_s:
         notes.append(f"time: {earlier.tokens_per_s:,.0f} {what}, {earlier.origin(config)}")
         return earlier.tokens_per_s
     name = config.tinker.student

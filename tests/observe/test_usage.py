@@ -202,12 +202,8 @@ def test_an_estimate_measures_the_share_of_trained_answers(tmp_path):
         tool_tokens=None,
     )
     assert notes == []
-    assert (
-        measured(
-            settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes
-        )
-        is None
-    )
+    other = settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other")
+    assert measured(other, notes) == Measured()
 
 
 def test_hours_follow_the_history_and_before_the_first_run_a_stated_assumption(tmp_path):
