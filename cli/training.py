@@ -62,11 +62,7 @@ def train(
             f"run {settings.run.name!r} is paused",
             f"{command_for(settings, 'resume')} continues it",
         )
-    if (
-        settings.backend.name != "tinker"
-        or not settings.tinker.is_local
-        or settings.tinker.teacher_apart
-    ):
+    if settings.backend.name != "tinker" or not settings.tinker.all_local:
         from rtl_core.backend.registry import backend_of
         from rtl_core.run.check.readiness import ready
 

@@ -26,7 +26,7 @@ import psutil
 
 from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_core.types.tell import Tell
-from rtl_distill.operations.loopback import past_proxy
+from rtl_distill.operations.loopback import PATIENT, QUIET, past_proxy
 
 MARK = "RTL_DISTILL_DEPLOYMENT"
 POOL = "rtl-distill"
@@ -66,11 +66,9 @@ class LocalDeployment:
             "PREFECT_HOME": f"{self.mark}/prefect",
             "PREFECT_PROFILES_PATH": f"{self.mark}/prefect/profiles.toml",
             "PREFECT_API_URL": self.api,
-            # An outage of a few minutes must not end a run: the retries wait 2 + 4 + ... + 256 seconds.
-            "PREFECT_CLIENT_MAX_RETRIES": "8",
             "PREFECT_API_REQUEST_TIMEOUT": "180",
-            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            "DO_NOT_TRACK": "1",
+            **PATIENT,
+            **QUIET,
             **past_proxy(os.environ),
         }
 

@@ -30,6 +30,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from rtl_distill.operations.loopback import QUIET
 from rtl_distill.operations.prefect_server import prepare_server
 
 END_S = 5.0
@@ -99,8 +100,7 @@ def server_environment() -> dict[str, str]:
         "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
         "PREFECT_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
         "PREFECT_UI_ENABLED": "false",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
+        **QUIET,
     }
 
 

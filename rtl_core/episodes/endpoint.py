@@ -79,7 +79,7 @@ class Endpoint:
         self,
         messages: Messages,
         tools: Messages = (),
-        most_tokens: int | None = None,
+        most_tokens: int = MOST_TOKENS,
     ) -> Reply:
         """The next turn; refused if the server does not answer this conversation (it exceeds the model's context, or a
         filter stops it) but answers others with the same settings.
@@ -88,13 +88,10 @@ class Endpoint:
             BackendUnavailableError: the endpoint does not answer after several tries.
             PolicyError: it refuses the request.
         """
-        limit = (
-            self.reply_tokens if most_tokens is None else min(self.reply_tokens, most_tokens)
-        )
         body: dict[str, Any] = {
             "model": self.model,
             "messages": list(messages),
-            "max_tokens": limit,
+            "max_tokens": min(self.reply_tokens, most_tokens),
             "temperature": self.temperature,
             "top_p": self.top_p,
         }

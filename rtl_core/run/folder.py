@@ -21,8 +21,9 @@ from rtl_core.run.lock import lock_path, read_holder
 from rtl_grader.problems.problem_set import LoadedProblems
 
 # Sections that a resumed run may change. The figures of its earlier steps depend on the others.
-_FREE = ("run", "health", "checkpoints", "cost", "tracking")
+_FREE = ("health", "checkpoints", "cost", "tracking")
 _MAY_CHANGE = {
+    "run": {"name", "epochs", "directory", "history"},
     "grading": {"workers", "retries", "executor", "image"},
     "tinker": {
         "base_url",
@@ -154,12 +155,6 @@ def _changed_keys(old: dict[str, Any], config: RunConfig) -> list[str]:
         for key, value in new[section].items():
             if key not in free and stored.get(key) != value:
                 changes.append(f"{section}.{key}: was {stored.get(key)!r}, is {value!r}")
-    run = old.get("run", {})
-    if run.get("seed") != config.run.seed:
-        changes.append(f"run.seed: was {run.get('seed')}, is {config.run.seed}")
-    purpose = run.get("purpose", "train")
-    if purpose != config.run.purpose:
-        changes.append(f"run.purpose: was {purpose!r}, is {config.run.purpose!r}")
     return changes
 
 
