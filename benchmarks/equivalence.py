@@ -94,8 +94,8 @@ def _write_one_variable(tree: SourceTree, blocks: Sequence[Any]) -> bool:
 
 
 def procedural(tree: SourceTree) -> str:
-    """Replace each `assign` whose right side can change by `always @*`, unless two processes write one variable: then
-    the moment at which a signal changes matters. Concatenations stay: Icarus 11 declares `$bits` of one as one bit."""
+    """Replace each `assign` by `always_comb`, unless two processes write one variable: then the moment at which a
+    signal changes matters. Concatenations stay: Icarus 11 declares `$bits` of one as one bit."""
     assigns = []
     for module in tree.of("ModuleDeclaration"):
         processes = [member for member in module.members if name_of(member) in BLOCKS[1:]]
@@ -113,11 +113,10 @@ def procedural(tree: SourceTree) -> str:
         left, right = (
             tree.text(side) for side in (node.assignments[0].left, node.assignments[0].right)
         )
-        changes = re.search(r"[A-Za-z_]", re.sub(r"'s?[bdoh]\w+|\"(\\.|[^\"])*\"", "", right))
-        if not changes or left.startswith("{"):
+        if left.startswith("{"):
             continue
         new = f"other_{number}"
-        body = f"logic [$bits({left})-1:0] {new}; always @* {new} = {right}; assign {left} = {new};"
+        body = f"logic [$bits({left})-1:0] {new}; always_comb {new} = {right}; assign {left} = {new};"
         edits.append(Edit(*tree.span(node), body))  # type: ignore[misc]
     return tree.edited(tuple(edits))
 
