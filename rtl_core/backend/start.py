@@ -35,15 +35,15 @@ def wanted_models(config: RunConfig) -> dict[str, str]:
     return {key: name for key, name in models.items() if not name.startswith(SAVED)}
 
 
-def known_folder(config: RunConfig, model: str) -> Path | None:
-    """Return the folder of a model on this machine: of `tinker.local_models`, of the package, or fetched. None if none
-    is known. Raises PolicyError if the model was not fetched."""
+def known_folder(config: RunConfig, model: str, *, shipped: bool = True) -> Path | None:
+    """Return the folder of a model on this machine: of `tinker.local_models`, of the package if `shipped`, or fetched.
+    None if none is known. Raises PolicyError if the model was not fetched."""
     from rtl_core.pretrained import MODELS, model_folder
     from rtl_core.tinymodels import MODEL_NAMES, model_path
 
     if model in config.tinker.local_models:
         return config.tinker.local_models[model]
-    if model in MODEL_NAMES:
+    if shipped and model in MODEL_NAMES:
         return model_path(model)
     return model_folder(model) if model in MODELS else None
 

@@ -252,7 +252,7 @@ async def export_merged(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise PolicyError(f"{folder} exists already", "name another folder, or empty it")
     provider = backend_of(config)
-    source = base_folder(config, base)
+    source = base_folder(config, provider, base)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         adapter, whole = Path(place, "adapter"), Path(place, "merged")

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from rtl_core.backend.base import Provider
 from rtl_core.backend.start import known_folder
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
@@ -33,14 +34,15 @@ _WRITTEN = ("config.json", "README.md")
 """Files of the base that are not copied because the merged model has its own."""
 
 
-def base_folder(config: RunConfig, folder: Path | None) -> Path:
+def base_folder(config: RunConfig, provider: Provider, folder: Path | None) -> Path:
     """Return the folder of the student's base model: `folder` if it is not None, else the one known on this machine.
+    A shipped one only if the embedded service trained it: another service may give the name to another model.
 
     Raises:
         PolicyError: there is none, or it holds no weights.
     """
     name = config.tinker.student
-    folder = folder or known_folder(config, name)
+    folder = folder or known_folder(config, name, shipped=provider.embedded(config))
     remedy = f'name the folder of its weights with --base FOLDER, or in [tinker.local_models] as "{name}" = "FOLDER"'
     if folder is None:
         raise PolicyError(

@@ -60,7 +60,7 @@ async def all_of(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
         # The message for the user is in the error, not in its group.
-        raise first from None
+        raise first from first.__cause__
     return [task.result() for task in tasks]
 
 

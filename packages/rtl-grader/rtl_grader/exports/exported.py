@@ -149,8 +149,8 @@ def _task(place: str, line: str) -> Task:
     try:
         return Task.model_validate_json(line)
     except ValidationError as error:
-        fault = fault_of(error, place)
-        raise ProblemError(fault.message, "export the problems again") from error
+        fault = fault_of(error)
+        raise ProblemError(f"{place}: {fault.message}", "export the problems again") from error
 
 
 def _same(task: Task, problem: Problem | None) -> Problem:
