@@ -26,10 +26,10 @@ from rtl_grader.grading.jobs import RecordingExecutor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.vcd import read_vcd
 from rtl_grader.hdl.text import compact_files
-from rtl_grader.traces.driving import constructs_words
+from rtl_grader.traces.driving import Driven, constructs_words
 from rtl_grader.traces.inside.comparing import assignments
 from rtl_grader.traces.parameters import other_values
-from rtl_grader.traces.stimuli import Driven, Trace
+from rtl_grader.traces.stimuli import Trace
 from rtl_grader.traces.unseen import Words
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.files import Files

@@ -23,8 +23,8 @@ from rtl_grader.hdl.text import code_of
 from rtl_grader.hdl.tree import SourceTree
 from rtl_grader.problems.harness_use import macro_file
 from rtl_grader.traces.bench import sandbox_scripts, settle_of, trace_files
-from rtl_grader.traces.driving import driven, undrivable
-from rtl_grader.traces.stimuli import Clock, Driven, Stimuli, Trace, Values, replayed, stimuli
+from rtl_grader.traces.driving import Clock, Driven, Values, driven, undrivable
+from rtl_grader.traces.stimuli import Stimuli, Trace, replayed, stimuli
 from rtl_grader.traces.unseen import Words, unseen
 from rtl_grader.types.files import Files
 from rtl_grader.types.netlist import Netlist

@@ -16,7 +16,8 @@ from rtl_grader.equivalence.pair import Pair, places
 from rtl_grader.grading.executors.base import Message
 from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.traces.bench import PROVER, sandbox_scripts
-from rtl_grader.traces.stimuli import Clock, Driven, Trace
+from rtl_grader.traces.driving import Clock, Driven
+from rtl_grader.traces.stimuli import Trace
 from rtl_grader.types.files import Files
 from rtl_grader.types.netlist import Netlist
 

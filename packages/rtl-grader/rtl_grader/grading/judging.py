@@ -37,10 +37,10 @@ from rtl_grader.traces.bench import (
     settle_of,
     trace_files,
 )
-from rtl_grader.traces.driving import constructs_words, driven, undrivable
+from rtl_grader.traces.driving import Driven, constructs_words, driven, undrivable
 from rtl_grader.traces.literals import own_literals
 from rtl_grader.traces.parameters import likely_values
-from rtl_grader.traces.stimuli import Driven, Effort, Stimuli, is_exhausted, stimuli
+from rtl_grader.traces.stimuli import Effort, Stimuli, is_exhausted, stimuli
 from rtl_grader.traces.unseen import unseen
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
@@ -192,8 +192,7 @@ def _explained(grader: Grader, problem: Problem, golden: Files, why: str) -> str
     if not is_unreadable(why) or not grader.is_valid(problem, golden):
         return why
     words = f"iverilog {grader.tools.get('iverilog')} {TOO_OLD}"
-    judging = judging_of(problem)
-    if judging and judging.proof == "never":
+    if judging_of(problem).proof == "never":
         words += ', or judge = {proof = "undecided"} in its source proves answers'
     return f"{words}; {why}"
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from rtl_grader.hdl import text as verilog_text
 from rtl_grader.hdl.text import code_of
+from rtl_grader.traces.driving import Driven
 from rtl_grader.traces.inside.comparing import assignments, places
-from rtl_grader.traces.stimuli import Driven, Stimuli
+from rtl_grader.traces.stimuli import Stimuli
 from rtl_grader.types.files import Files
 from rtl_grader.verilog_templates import verilog_templates
 

@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
 from rtl_grader.hdl.clocking import clocks_and_resets
 from rtl_grader.hdl.interface import parse_interface
-from rtl_grader.traces.stimuli import Driven, Values
 from rtl_grader.traces.unseen import Words
 from rtl_grader.types.files import Files
-from rtl_grader.types.problem import Interface, InterfaceSource
+from rtl_grader.types.problem import Interface, InterfaceSource, Port
+
+Values = Mapping[str, int]
+"""Parameter -> its value in an instance."""
+Widths = list[tuple[str, int]]
+"""(name, bits) of each port."""
+Clock = tuple[str, bool]
+"""(input, whether its rising edge counts)."""
+
+
+@dataclass(frozen=True)
+class Driven:
+    """What a test bench must know of a design to drive it."""
+
+    interface: Interface
+    """The ports as they are with the parameters at `values`; all widths are known."""
+    clocks: Sequence[str]
+    resets: Sequence[str]
+    low: Collection[str]
+    """Those of `resets` that are active low."""
+    values: Values
+
+    @property
+    def levels(self) -> list[tuple[str, bool]]:
+        """(reset, whether it is active low)."""
+        return [(name, name in self.low) for name in self.resets]
+
+    @property
+    def inputs(self) -> Widths:
+        return widths(self.interface.inputs)
+
+    @property
+    def outputs(self) -> Widths:
+        return widths(self.interface.outputs)
+
+
+def widths(ports: Sequence[Port]) -> Widths:
+    return [(port.name, port.width or 1) for port in ports]
 
 
 def undrivable(interface: Interface) -> str:

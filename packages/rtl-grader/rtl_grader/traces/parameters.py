@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from rtl_grader.hdl.text import WORD, code_of
 from rtl_grader.problems.interface import documents
-from rtl_grader.traces.stimuli import Values
+from rtl_grader.traces.driving import Values
 from rtl_grader.types.problem import Interface, Problem
 
 MAX_VALUE = 1 << 16

@@ -3,9 +3,9 @@
 A step is one change of the inputs; after each the outputs are looked at. With clocks: phases of random inputs
 with resets now and then, in which one input also changes between the edges; stretches in which inputs are
 mostly held, some of them with all vectors at signed extremes, so that sums saturate; and long runs with single bits
-held, so that counters get far. A held bit changes now and then
-between the edges, and near the end for a cycle. Values are random, corners,
-literals of the golden design, or values that another input of the same width had shortly before.
+held, so that counters get far. A held bit changes now and then between the edges, and near the end for a cycle.
+Values are random, corners, literals of the golden design, or values that another input of the same width had shortly
+before.
 
 Not covered: states deeper than the steps reach.
 """
@@ -14,24 +14,18 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, product
 from math import prod
 
+from rtl_grader.traces.driving import Clock, Driven
 from rtl_grader.traces.inside.comparing import places, replay_steps
 from rtl_grader.traces.literals import LEAST_OWN, Place, fields, numbers
-from rtl_grader.types.problem import Interface, Port
 
-Values = Mapping[str, int]
-"""Parameter -> its value in an instance."""
 Trace = Sequence[Mapping[str, int]]
 """Values of all inputs, by step."""
-Widths = list[tuple[str, int]]
-"""(name, bits) of each port."""
-Clock = tuple[str, bool]
-"""(input, whether its rising edge counts)."""
 PHASES = 12
 STRETCHES = 8
 EXTREMES = 6
@@ -61,8 +55,8 @@ class Effort:
 
     @classmethod
     def of_cycles(cls, cycles: int) -> Effort:
-        """Two runs of `cycles` clock cycles, four of half as many, and half as many in phases and in stretches;
-        or as many random patterns."""
+        """Two runs of `cycles` clock cycles, four of half as many, half as many in phases and in the stretches
+        without extremes; or as many random patterns."""
         return cls(
             exhaustive_bits=16,
             vectors=cycles,
@@ -90,32 +84,6 @@ class Stimuli:
     steps: Sequence[int]
     first: int = 0
     """The first step whose outputs count: before it nothing has been reset."""
-
-
-@dataclass(frozen=True)
-class Driven:
-    """What a test bench must know of a design to drive it."""
-
-    interface: Interface
-    """The ports as they are with the parameters at `values`; all widths are known."""
-    clocks: Sequence[str]
-    resets: Sequence[str]
-    low: Collection[str]
-    """Those of `resets` that are active low."""
-    values: Values
-
-    @property
-    def levels(self) -> list[tuple[str, bool]]:
-        """(reset, whether it is active low)."""
-        return [(name, name in self.low) for name in self.resets]
-
-    @property
-    def inputs(self) -> Widths:
-        return widths(self.interface.inputs)
-
-    @property
-    def outputs(self) -> Widths:
-        return widths(self.interface.outputs)
 
 
 def stimuli(design: Driven, effort: Effort, text: str = "") -> Stimuli:
@@ -203,13 +171,9 @@ class _Inputs:
         first = len(self.steps) if self._design.resets else 0
         for phase in range(PHASES):
             self._phase(phase, effort.cycles)
-        for phase in range(STRETCHES):
-            ways = self._ways(phase)
-            self._reset(2)
-            self._hold(ways, effort.stretch)
-        extremes = EXTREMES if self._vectors else 0
-        for phase in range(extremes):
-            ways = self._extremes(phase)
+        extremes = range(EXTREMES) if self._vectors else ()
+        # One after the other, since drawing the ways takes random numbers.
+        for ways in chain(map(self._ways, range(STRETCHES)), map(self._extremes, extremes)):
             self._reset(2)
             self._hold(ways, effort.stretch)
         for run in range(RUNS):
@@ -421,7 +385,3 @@ def _corners(width: int) -> Sequence[int]:
         return range(1 << width)
     sign = 1 << width - 1
     return 0, 1, 2 * sign - 1, sign, sign - 1
-
-
-def widths(ports: Sequence[Port]) -> Widths:
-    return [(port.name, port.width or 1) for port in ports]

@@ -236,7 +236,7 @@ class _Validation:
             for path, frame in self.problem.frame.items():
                 files[path] = frame.replace(MASKED, text)
             verdict = self._grade(files, self._impatient())
-            self.evidence["empty mask"] = _result(verdict)
+            self.evidence["empty_mask"] = _result(verdict)
             if _accepted(verdict):
                 return "weak", "nothing in place of the masked part is paid"
             if verdict.outcome is not Outcome.COMPILE_FAILED:

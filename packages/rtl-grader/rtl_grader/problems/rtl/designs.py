@@ -234,7 +234,8 @@ def _named(
 def _headers(file: SourceFile) -> dict[str, str]:
     """Path -> text of each file that a file includes, directly or not; one that is missing or ambiguous is empty.
 
-    None if the name of one is no plain name or leads out of the project.
+    Empty if a macro names one, or if a name is absolute or leads out of the project: the parser would look for it on
+    this machine. Comments count too, because the parser decides what is one.
     """
     headers: dict[str, str] = {}
     waiting = [(file, file.path)]

@@ -32,7 +32,8 @@ from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.module_header import HeaderRule, with_header
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
 from rtl_grader.problems.service import compose_file
-from rtl_grader.problems.testbench.rewrite import UNITS, rewritten
+from rtl_grader.problems.testbench.names import UNITS
+from rtl_grader.problems.testbench.rewrite import rewritten
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import InterfaceSource, Problem
 

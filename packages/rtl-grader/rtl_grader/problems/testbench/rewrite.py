@@ -5,7 +5,7 @@
 - Random numbers come from the bench's own seeds, with the published values.
 - No waves are dumped.
 - If errors count, `$error`, `$fatal` and failing assertions of the bench write a mark to that file, too.
-- At the end it tells if each output of the design kept one value, or had no known one.
+- At the end it tells if each output of the design escapes one value, or had no known one.
 - Modules, instances, tasks, functions and named blocks get a suffix that `run_bench.py` replaces by a word
   that no answer can contain, so both sides may use the same names.
 
@@ -25,11 +25,18 @@ from rtl_grader.hdl.tree import (
     Node,
     SourceTree,
     children,
-    find,
     is_token,
     name_of,
     tokens,
     walk,
+)
+from rtl_grader.problems.testbench.names import (
+    INSTANCE,
+    NAMED,
+    escapes,
+    names_outside,
+    own_names,
+    shared_names,
 )
 
 WORD = "RTLWORD"
@@ -47,27 +54,7 @@ _WATCH = (
     'final if (!moved_RTLWORD) $fdisplay(CHANNEL, "no output of the design changed its value"); '
 )
 """On one line, so that line numbers stay. After `#0` the outputs have settled."""
-_INSTANCE = "HierarchyInstantiation"
-_NAMED = "NamedPortConnection"
-_LINKS = (_NAMED, "OrderedPortConnection")
-UNITS = (
-    "ModuleDeclaration",
-    "InterfaceDeclaration",
-    "ProgramDeclaration",
-    "PackageDeclaration",
-)
-_NAMING = ("Declarator", "TypedefDeclaration")
-_INNER = frozenset(
-    {
-        *UNITS,
-        "ClassDeclaration",
-        "FunctionDeclaration",
-        "TaskDeclaration",
-        "StructType",
-        "UnionType",
-    }
-)
-"""What has names of its own."""
+_LINKS = (NAMED, "OrderedPortConnection")
 _TASK = re.compile(r"\$([A-Za-z_][\w$]*)")
 _TIMESCALE = re.compile(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)")
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
@@ -138,9 +125,9 @@ def rewritten(
     files = (f'`line 1 "{name}" 0\n{text}' for name, text in sources.items())
     whole = "\n".join(files)
     tree = SourceTree(whole)
-    outside = _outside(tree)
-    shared = _shared_names(tree, outside)
-    own_names = _own_names(tree) - {dut} | {top} | shared
+    outside = names_outside(tree)
+    shared = shared_names(tree, outside)
+    suffixed = own_names(tree) - {dut} | {top} | shared
     home = f"{top}_{WORD}"
     channel = f"{home}.channel_{WORD}"
     calls = list(_verdicts(tree, marker))
@@ -154,9 +141,9 @@ def rewritten(
     def with_suffix(lexeme: re.Match[str]) -> str:
         # Only identifiers get the suffix, not words in comments and strings.
         word = lexeme[0]
-        return f"{word}_{WORD}" if word in own_names else word
+        return f"{word}_{WORD}" if word in suffixed else word
 
-    instances = [node for node in tree.of(_INSTANCE) if node.type.rawText == dut]
+    instances = [node for node in tree.of(INSTANCE) if node.type.rawText == dut]
     edits = [
         *_to_channel(tree, calls, channel),
         *_seeded(tree, home),
@@ -165,7 +152,7 @@ def rewritten(
         *_preceded(_statements(tree, _ENDING), channel, ENDED),
         *(_with_faults(tree, channel) if errors else ()),
         *_without_waves(tree),
-        *_kept(tree, outside, shared),
+        *escapes(tree, outside, shared),
     ]
     body = _LEXEME.sub(with_suffix, tree.edited(edits))
     endings = [f"`undef {name}" for name in macros_of(whole)]
@@ -279,7 +266,7 @@ def _watched(
     links = [node for node in walk(members[0]) if name_of(node) in _LINKS]
     in_order = chain(directions, repeat(""))
     for link, name in zip(links, in_order, strict=False):
-        if name_of(link) == _NAMED:
+        if name_of(link) == NAMED:
             name = link.name.rawText
         if directions.get(name) != "output":
             continue
@@ -292,58 +279,6 @@ def _watched(
         joined = ", ".join(outputs)
         watch = _WATCH.replace("OUTPUTS", f"{{{joined}}}")
         yield _inserted(end, watch.replace("CHANNEL", channel))
-
-
-def _own_names(tree: SourceTree) -> set[str]:
-    """Names of modules, packages, instances, tasks, functions and named blocks that are not also names of
-    ports or parameters."""
-    routines = tree.of("TaskDeclaration", "FunctionDeclaration")
-    names = {node.prototype.name.getLastToken().rawText for node in routines}
-    names |= {node.header.name.rawText for node in tree.of(*UNITS)}
-    names |= {node.name.rawText for node in tree.of("InstanceName", "NamedBlockClause")}
-    links = {node.name.rawText for node in tree.of(_NAMED, "NamedParamAssignment")}
-    return {name for name in names - links if name.isidentifier()}
-
-
-def _outside(tree: SourceTree) -> list[Node]:
-    """The names of ports and parameters where the bench connects a module of somebody else's."""
-    defined = {node.header.name.rawText for node in tree.of(*UNITS)}
-    names = []
-    for instance in tree.of(_INSTANCE):
-        if instance.type.rawText in defined:
-            continue
-        for link in find(instance, _NAMED, "NamedParamAssignment"):
-            names.append(link.name)
-    return names
-
-
-def _shared_names(tree: SourceTree, outside: Iterable[Node]) -> set[str]:
-    """Names that the bench declares outside of modules and packages, where a design sees them and could tell by
-    them whether it is alone. Not those that cannot be told from names of the design."""
-    names = set[str]()
-    for member in tree.root.members:
-        if name_of(member) == "ClassDeclaration":
-            names.add(member.name.rawText)
-        for node in walk(member, _INNER):
-            if name_of(node) in _NAMING:
-                names.add(node.name.rawText)
-    for node in tree.of("ScopedName"):
-        if node.separator.rawText == ".":
-            names.discard(node.right.getFirstToken().rawText)
-    for link in tree.of(_NAMED):
-        if not link.openParen.rawText:
-            names.discard(link.name.rawText)
-    for name in outside:
-        if not tree.span(name):
-            names.discard(name.rawText)
-    return set(filter(str.isidentifier, names))
-
-
-def _kept(tree: SourceTree, outside: Iterable[Node], shared: set[str]) -> Iterator[Edit]:
-    """Escape those names of other modules' ports and parameters that get a suffix where they are the bench's own."""
-    for name in outside:
-        if name.rawText in shared:
-            yield Edit(*_span(tree, name), f"\\{name.rawText} ")
 
 
 def _tasks(text: str, tree: SourceTree) -> tuple[str, ...]:

@@ -41,8 +41,8 @@ def stop_if_refused(paths, environment):
 
 
 def real_program(name, with_waves=True):
-    """The first program of this name in PATH that is none of ours; `with_waves`: or the one of ours that dumps waves,
-    whose entry in PATH is written in another way."""
+    """The first program of this name in PATH outside of /guard. `with_waves` also takes the one of ours that dumps
+    waves: its folder stands there as /./guard/waves."""
     for place in os.environ.get("PATH", "").split(":"):
         program = os.path.join(place, name)
         plain = place if with_waves else os.path.abspath(place)
