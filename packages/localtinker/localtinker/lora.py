@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
@@ -29,18 +28,14 @@ PREFIX = "base_model.model."
 _MLP_NAMES = ("mlp", "feed_forward", "ffn", "expert")
 
 
-def _random_if_none(seed: object) -> object:
-    return secrets.randbits(32) if seed is None else seed
-
-
 class LoraSpec(BaseModel):
-    """Configuration of an adapter: rank, seed of the initialisation, and the kinds of layers with an adapter.
-    Without a seed it gets a random one."""
+    """Configuration of an adapter: rank, seed of the initialisation (None: a random one), and the kinds of layers with
+    an adapter."""
 
     model_config = ConfigDict(frozen=True)
 
     rank: int = Field(ge=1, le=MAX_RANK)
-    seed: Annotated[int, BeforeValidator(_random_if_none)] = Field(None, validate_default=True)
+    seed: int | None = None
     train_attn: bool = True
     train_mlp: bool = True
     train_unembed: bool = True
@@ -94,7 +89,11 @@ class AdapterBank:
 
     def add(self, name: str, spec: LoraSpec) -> None:
         """Create adapter `name` in float32, initialised from `spec.seed`. It has no effect before `activate`."""
-        generator = torch.Generator().manual_seed(spec.seed & _LARGEST_SEED)
+        generator = torch.Generator()
+        if spec.seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(spec.seed & _LARGEST_SEED)
         pairs: Pairs = {}
         for target in target_modules(self.model, spec):
             weight = self.model.get_submodule(target).weight

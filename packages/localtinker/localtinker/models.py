@@ -63,11 +63,6 @@ class ServedModel:
         return self.model.get_input_embeddings().weight.device
 
     @property
-    def merge(self) -> bool:
-        """Whether samplers merge the adapter into a copy of the weights."""
-        return self.model.dtype == torch.float32 and self.nbytes <= _MERGE_LIMIT_BYTES
-
-    @property
     def small(self) -> bool:
         """Whether one thread samples it as fast as several, so that sampling processes pay off."""
         return is_small(self.nbytes, self.device)
@@ -88,13 +83,19 @@ class ServedModel:
         """Return a decoder of a `dense` model, alone or with a frozen adapter."""
         pairs = {} if adapter is None else pairs_by_module(adapter[0])
         scaling = 1.0 if adapter is None else adapter[1].scaling
-        # Without an adapter, merging only fuses weights, which pays off for small models.
-        merge = self.merge and (bool(pairs) or self.small)
+        merge = self._merges(adapter)
         return DenseDecoder(self.model, pairs, scaling, merge=merge, small=self.small)
+
+    def _merges(self, adapter: Adapter | None) -> bool:
+        """Whether a sampler is a merged copy of the weights. Without an adapter, merging only fuses weights, which pays
+        off for small models."""
+        exact = self.model.dtype == torch.float32
+        pays = adapter is not None or self.small
+        return exact and pays and self.nbytes <= _MERGE_LIMIT_BYTES
 
     def sampler_bytes(self, adapter: Adapter | None) -> int:
         """Approximate bytes of a sampler beyond the base: those of a copy if it merges, else of the adapter."""
-        if self.dense and self.merge and (adapter or self.small):
+        if self.dense and self._merges(adapter):
             return self.nbytes
         return sum(tensor.nbytes for tensor in adapter[0].values()) if adapter else 0
 
@@ -147,9 +148,7 @@ def load_model(
         raise ModelError(f"model {name!r}: cannot load {path}: {error}") from error
     nbytes = sum(parameter.nbytes for parameter in model.parameters())
     recompute = nbytes > CHECKPOINT_BYTES and (dense or model.supports_gradient_checkpointing)
-    if recompute and dense:
-        model.model.recompute = True
-    elif recompute:
+    if recompute and not dense:
         model.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": False}
         )
@@ -252,10 +251,11 @@ def _eos_ids(path: Path, model: Any, tokenizer_eos: int | None) -> frozenset[int
     """Return the end-of-sequence ids of the generation config, the model config and the tokenizer."""
     file = path / "generation_config.json"
     generation = json.loads(file.read_text()) if file.is_file() else {}
-    values = [generation.get("eos_token_id"), tokenizer_eos]
-    for config in (model.config, getattr(model, "generation_config", None)):
-        values.append(getattr(config, "eos_token_id", None))
     ids: set[int] = set()
-    for value in values:
+    for value in (
+        generation.get("eos_token_id"),
+        getattr(model.config, "eos_token_id", None),
+        tokenizer_eos,
+    ):
         ids.update([value] if isinstance(value, int) else value or ())
     return frozenset(ids)

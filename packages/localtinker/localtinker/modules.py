@@ -12,12 +12,14 @@ Shapes: B sequences, L positions, H hidden, N query heads, M key-value heads, D 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -25,12 +27,12 @@ from torch.utils.checkpoint import checkpoint
 from localtinker.lora import Tensors
 
 _FAMILIES = ("llama", "qwen2", "qwen3")
-_ROTATIONS = ("default", "linear", "llama3", "yarn")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DenseSizes:
+class DenseSizes(BaseModel):
     """Sizes of a model, under the names of config.json."""
+
+    model_config = ConfigDict(frozen=True)
 
     vocab_size: int
     hidden_size: int
@@ -41,18 +43,27 @@ class DenseSizes:
     head_dim: int
 
 
-@dataclass(frozen=True, kw_only=True)
+class RopeParameters(BaseModel):
+    rope_type: Literal["default", "linear", "llama3", "yarn"]
+    rope_theta: float
+
+
 class DenseConfig(DenseSizes):
     """Configuration of a model, under the names of config.json."""
+
+    model_config = ConfigDict(protected_namespaces=())
 
     model_type: str
     rms_norm_eps: float
     max_position_embeddings: int
     tie_word_embeddings: bool
     eos_token_id: int | list[int] | None
-    rope_parameters: dict[str, Any]
+    rope_parameters: RopeParameters
     attention_bias: bool = False
     mlp_bias: bool = False
+    hidden_act: Literal["silu"] = "silu"
+    layer_types: list[Literal["full_attention"]] | None = None
+    use_sliding_window: Literal[False] = False
 
     @staticmethod
     def read(folder: Path) -> DenseConfig | None:
@@ -61,25 +72,14 @@ class DenseConfig(DenseSizes):
         raw = json.loads((folder / "config.json").read_text())
         if raw.get("model_type") not in _FAMILIES or "quantization_config" in raw:
             return None
-        names = {field.name for field in fields(DenseConfig)}
-        optional = {"attention_bias", "mlp_bias"}
-        if raw["model_type"] == "qwen2":
-            optional.add("head_dim")
-        present = {name for name in raw if raw[name] is not None or name == "eos_token_id"}
-        complete = present >= {*names, "hidden_act"} - optional
-        # Otherwise a configuration without defaults, or as transformers 4 wrote it.
-        if not complete or not raw["rope_parameters"].keys() >= {"rope_type", "rope_theta"}:
-            raw = _transformers_config(folder).to_dict()
+        with suppress(ValidationError):
+            return DenseConfig(**raw)
+        # A configuration without defaults, as transformers 4 wrote it, or one that is not supported.
+        raw = _transformers_config(folder).to_dict()
         per_head = raw["hidden_size"] // raw["num_attention_heads"]
-        raw["head_dim"] = raw.get("head_dim") or per_head
-        kinds = raw.get("layer_types")
-        windows = raw.get("use_sliding_window")
-        if kinds:
-            windows = set(kinds) != {"full_attention"}
-        rotation = raw["rope_parameters"]["rope_type"]
-        if windows or raw["hidden_act"] != "silu" or rotation not in _ROTATIONS:
-            return None
-        return DenseConfig(**{name: raw[name] for name in names & raw.keys()})
+        with suppress(ValidationError):
+            return DenseConfig(**{"head_dim": per_head, **raw})
+        return None
 
 
 def _transformers_config(folder: Path) -> Any:
@@ -104,10 +104,7 @@ class RMSNorm(nn.Module):
         self._eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        y = x.float()
-        mean_square = y.pow(2).mean(-1, keepdim=True)
-        y = y * torch.rsqrt(mean_square + self._eps)
-        return self.weight * y.to(x.dtype)
+        return self.weight * F.rms_norm(x, self.weight.shape, eps=self._eps)
 
 
 class Rotary:
@@ -115,23 +112,23 @@ class Rotary:
 
     def __init__(self, config: DenseConfig, folder: Path, device: str) -> None:
         rope = config.rope_parameters
-        if rope["rope_type"] == "default":
+        if rope.rope_type == "default":
             evens = torch.arange(0, config.head_dim, 2, dtype=torch.float)
             exponents = evens / config.head_dim
-            frequencies = 1.0 / rope["rope_theta"] ** exponents
+            frequencies = 1.0 / rope.rope_theta**exponents
             self._factor = 1.0
         else:
             from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-            of_type = ROPE_INIT_FUNCTIONS[rope["rope_type"]]
+            of_type = ROPE_INIT_FUNCTIONS[rope.rope_type]
             frequencies, self._factor = of_type(_transformers_config(folder))
         self._frequencies = frequencies.to(device)
 
     @torch.no_grad()
-    def __call__(self, x: Tensor, positions_BL: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines of positions, [B, L, D] each, in the dtype of x."""
-        angles = positions_BL[..., None].float() * self._frequencies
-        angles = torch.cat((angles, angles), -1)
+    def __call__(self, x: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines of the first positions, [length, D] each, in the dtype of x."""
+        positions = torch.arange(length, dtype=torch.float, device=x.device)
+        angles = torch.outer(positions, self._frequencies).repeat(1, 2)
         cos = angles.cos() * self._factor
         sin = angles.sin() * self._factor
         return cos.to(x.dtype), sin.to(x.dtype)
@@ -139,10 +136,9 @@ class Rotary:
     def table(self, x: Tensor, length: int) -> Tensor:
         """Return the table of `rotated`: cosines, then signed sines, of the first positions, in the dtype of x,
         [length, 2 D]."""
-        positions = torch.arange(length, device=x.device)
-        cos, sin = self(x, positions[None])
-        first, second = sin[0].chunk(2, -1)
-        return torch.cat((cos[0], -first, second), -1)
+        cos, sin = self(x, length)
+        first, second = sin.chunk(2, -1)
+        return torch.cat((cos, -first, second), -1)
 
 
 def rotated(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
@@ -171,7 +167,7 @@ class Attention(nn.Module):
             )
         self._grouped = queries != keys
 
-    def forward(self, x_BLH: Tensor, cos_BLD: Tensor, sin_BLD: Tensor) -> Tensor:
+    def forward(self, x_BLH: Tensor, cos_LD: Tensor, sin_LD: Tensor) -> Tensor:
         q, k, v = (
             p(x_BLH).unflatten(-1, (-1, self.head_dim))
             for p in (self.q_proj, self.k_proj, self.v_proj)
@@ -179,12 +175,10 @@ class Attention(nn.Module):
         if hasattr(self, "q_norm"):
             q = self.q_norm(q)
             k = self.k_norm(k)
-        cos = cos_BLD[:, None]
-        sin = sin_BLD[:, None]
-        q = _rotate(q.transpose(1, 2), cos, sin)
-        k = _rotate(k.transpose(1, 2), cos, sin)
+        q = _rotate(q.transpose(1, 2), cos_LD, sin_LD)
+        k = _rotate(k.transpose(1, 2), cos_LD, sin_LD)
         attended = F.scaled_dot_product_attention(
-            q, k, v.transpose(1, 2), is_causal=x_BLH.shape[1] > 1, enable_gqa=self._grouped
+            q, k, v.transpose(1, 2), is_causal=True, enable_gqa=self._grouped
         )
         return self.o_proj(attended.transpose(1, 2).flatten(2))
 
@@ -236,19 +230,15 @@ class Body(nn.Module):
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.rotary_emb = rotary
-        self.recompute = False
-        """Whether activations are recomputed in the backward pass (gradient checkpointing)."""
 
     def forward(self, tokens_BL: Tensor) -> Tensor:
-        """Return final hidden states [B, L, H] of right-padded sequences."""
+        """Return final hidden states [B, L, H] of right-padded sequences. In training mode activations are recomputed
+        in the backward pass (gradient checkpointing)."""
         x = self.embed_tokens(tokens_BL)
-        positions = torch.arange(tokens_BL.shape[1], device=x.device)
-        cos, sin = self.rotary_emb(x, positions[None])
+        cos, sin = self.rotary_emb(x, tokens_BL.shape[1])
         for layer in self.layers:
-            if self.recompute and torch.is_grad_enabled():
-                x = checkpoint(layer, x, cos, sin, use_reentrant=False)
-            else:
-                x = layer(x, cos, sin)
+            run = partial(checkpoint, layer, use_reentrant=False) if self.training else layer
+            x = run(x, cos, sin)
         return self.norm(x)
 
 
@@ -293,7 +283,8 @@ def load_dense(folder: Path, dtype: torch.dtype, device: str) -> DenseModel | No
             folder, dtype=dtype, local_files_only=True
         )
         tied = theirs.lm_head.weight is theirs.model.embed_tokens.weight
-        model = DenseModel(replace(config, tie_word_embeddings=tied), rotary)
+        config = config.model_copy(update={"tie_word_embeddings": tied})
+        model = DenseModel(config, rotary)
         weights = theirs.state_dict()
     for name, parameter in model.named_parameters():
         weight = weights[name]

@@ -83,7 +83,7 @@ class TrainingModel:
             passes_of = packed_passes
         try:
             if trains and self.base.recompute:
-                self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0
+                self.base.model.train()  # activations are recomputed in training mode only; dropout is 0
             with torch.set_grad_enabled(trains):
                 return self._run(request, logprobs_of, passes_of(sequences, self._micro_tokens))
         except BaseException:
@@ -109,8 +109,7 @@ class TrainingModel:
             total += float(loss_BLK.sum(dtype=torch.float64))
             for i, datum, logp_LK, loss_LK in zip(index, data, logp_BLK, loss_BLK, strict=True):
                 shape = datum.inputs["target_tokens"].shape
-                length = shape[0]
-                width = math.prod(shape[1:])
+                length, width = datum.matrix("target_tokens").shape
                 here = slice(length), slice(width)
                 logprobs[i] = logp_LK[here].reshape(shape).numpy()
                 losses[i] = loss_LK[here].reshape(shape).numpy()
@@ -131,10 +130,9 @@ class TrainingModel:
         device = self.base.device
         inputs, mask_BLK = collate(data, loss.required + loss.optional)
         inputs = {name: tensor.to(device) for name, tensor in inputs.items()}
-        config = {key: float(value) for key, value in request.config.items()}
         sequences = [datum.tokens_T for datum in data]
         logp_BLK = logprobs_of(sequences, inputs["target_tokens"])
-        loss_BLK = loss.function(logp_BLK, inputs, {**loss.parameters, **config})
+        loss_BLK = loss.function(logp_BLK, inputs, {**loss.parameters, **request.config})
         loss_BLK = loss_BLK * mask_BLK.to(device)
         if torch.is_grad_enabled():
             loss_BLK.sum().backward()
@@ -234,26 +232,22 @@ def collate(
 
     `weights` defaults to 1. Other inputs in `names` are included if the first datum has them.
     """
-    targets = [datum.inputs["target_tokens"] for datum in data]
-    shapes = [(len(target), target.size // len(target)) for target in targets]
-    ones = [np.ones(shape) for shape in shapes]
-    batch_shape = len(data), *np.max(shapes, axis=0)
+    targets = [datum.matrix("target_tokens") for datum in data]
+    batch_shape = len(data), *np.max([target.shape for target in targets], axis=0)
 
     def stacked(values: Sequence[np.ndarray], dtype: type[np.generic] = np.float32) -> Tensor:
         array = np.zeros(batch_shape, dtype)
-        for row, value, shape in zip(array, values, shapes, strict=True):
-            length, width = shape
-            row[:length, :width] = value.reshape(shape)
+        for row, value in zip(array, values, strict=True):
+            length, width = value.shape
+            row[:length, :width] = value
         return torch.from_numpy(array)
 
-    inputs = {"target_tokens": stacked(targets, np.int64)}
+    mask = stacked([np.ones(target.shape) for target in targets])
+    inputs = {"target_tokens": stacked(targets, np.int64), "weights": mask}
     for name in names:
-        if name in data[0].inputs or name == "weights":
-            values = [
-                datum.inputs.get(name, one) for datum, one in zip(data, ones, strict=True)
-            ]
-            inputs[name] = stacked(values)
-    return inputs, stacked(ones)
+        if name in data[0].inputs:
+            inputs[name] = stacked([datum.matrix(name) for datum in data])
+    return inputs, mask
 
 
 @dataclass

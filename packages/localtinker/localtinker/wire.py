@@ -35,7 +35,6 @@ else:
 
 _NUMPY_OF = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64, pb.DTYPE_INT32: np.int32}
 MISSING_LOGPROB = -99999.0  # marks an empty cell of a top-k matrix in the protocol
-LossConfig = dict[str, float | str]
 _MAX_BODY = 256 * 1024 * 1024
 TopK = tuple[np.ndarray, np.ndarray]
 """Ids and log-probabilities of the likeliest tokens."""
@@ -50,6 +49,10 @@ class TrainDatum:
     tokens_T: np.ndarray
     inputs: dict[str, np.ndarray]
 
+    def matrix(self, name: str) -> np.ndarray:
+        """Return an input as [T, K]."""
+        return self.inputs[name].reshape(len(self.tokens_T), -1)
+
 
 @dataclass(frozen=True)
 class TrainRequest:
@@ -58,7 +61,7 @@ class TrainRequest:
     model_id: str
     seq_id: int | None
     loss_fn: str
-    config: LossConfig
+    config: dict[str, Any]
     forward_only: bool
     data: list[TrainDatum]
 
@@ -100,10 +103,9 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
         message.ParseFromString(body)
     except DecodeError as error:
         raise RequestError(f"body: not a ForwardBackwardRequest message ({error})") from error
-    config: LossConfig = dict(message.loss_fn_config)
+    config = {}
     for key, value in message.loss_fn_config_v2.items():
-        is_text = value.WhichOneof("value") == "text"
-        config[key] = value.text if is_text else value.number
+        config[key] = getattr(value, value.WhichOneof("value") or "number")
     data = []
     for index, datum in enumerate(message.data):
         where = f"data[{index}]"
