@@ -2,7 +2,7 @@
 
 The promise that the SDK gets says how its result must be translated: `s.P.N.ID` holds scores of a prompt of P tokens,
 of which the last N were requested, `f.ID` is a training pass, `e.ID` weights that are saved to be downloaded, `t.ID`
-anything else; `b.ID` is work of the bridge itself. ID of the others is the engine's.
+anything else; `b.ID` is the opening of a client, which is work of the bridge itself. ID of the others is the engine's.
 """
 
 from __future__ import annotations
@@ -129,13 +129,12 @@ def _scored(body: bytes, length: int, last_n: int) -> bytes:
     """Return a SampleResponse whose prompt_logprobs have one entry for each token, NaN for those that were not
     requested. JAX leaves out the first token; no engine knows `prompt_logprobs_last_n`."""
     response = pb.SampleResponse.FromString(body)
-    if length:
-        values = np.frombuffer(response.prompt_logprobs, np.float32)[-last_n:]
-        if len(values) < last_n or np.isnan(values).any():
-            raise FailedError(
-                f"the engine gave no score to some of the last {last_n} tokens, {NOT_NUMBERS}"
-            )
-        scores = np.full(length, np.nan, np.float32)
-        scores[-last_n:] = values
-        response.prompt_logprobs = scores.tobytes()
+    values = np.frombuffer(response.prompt_logprobs, np.float32)[-last_n:]
+    if len(values) < last_n or np.isnan(values).any():
+        raise FailedError(
+            f"the engine gave no score to some of the last {last_n} tokens, {NOT_NUMBERS}"
+        )
+    scores = np.full(length, np.nan, np.float32)
+    scores[-last_n:] = values
+    response.prompt_logprobs = scores.tobytes()
     return response.SerializeToString()

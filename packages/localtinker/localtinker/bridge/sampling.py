@@ -22,17 +22,19 @@ async def asample(bridge: Bridge, body: Json, request: Request) -> Json:
     if lacking and body.get("topk_prompt_logprobs"):
         raise RequestError(f"topk_prompt_logprobs: {lacking}")
     session = body.get("sampling_session_id") or ""
-    if session not in bridge.samplers:
-        sampler = await bridge.upstream.send(f"GET /samplers/{session}") if session else None
-        bridge.samplers[session] = sampler.json() if sampler else {}
-    sampled = {**bridge.samplers[session], **body}
+    if session and session not in bridge.samplers:
+        sampler = await bridge.upstream.send(f"GET /samplers/{session}")
+        bridge.samplers[session] = sampler.json()
+    sampled = {**bridge.samplers.get(session, {}), **body}
     if sampled.get("model_path"):
         await _check_newest(bridge, sampled["model_path"])
     length = _check_request(body, bridge)
-    promise = f"t.{(await bridge.upstream.post('/asample', body))['request_id']}"
+    kind = "t"
     if body.get("prompt_logprobs") or body.get("topk_prompt_logprobs"):
         last_n = body.get("prompt_logprobs_last_n") or length - 1
-        promise = promise.replace("t", f"s.{length}.{last_n}")
+        kind = f"s.{length}.{last_n}"
+    answer = await bridge.upstream.post("/asample", body)
+    promise = f"{kind}.{answer['request_id']}"
     ids = [f"{promise}:{index}" for index in range(body["num_samples"])]
     return {"request_id": promise, "sample_sequence_ids": ids}
 

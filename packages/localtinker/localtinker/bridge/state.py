@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
@@ -119,12 +118,6 @@ class Bridge:
         """Return for how many seconds the engine has not answered, which was noticed now."""
         self.silent_since = self.silent_since or time.monotonic()
         return time.monotonic() - self.silent_since
-
-    def begin(self, work: Coroutine[Any, Any, Json]) -> Json:
-        """Start work of the bridge. Returns the answer with its promise."""
-        promise = f"b.{secrets.token_hex(8)}"
-        self.work[promise] = asyncio.create_task(work)
-        return {"request_id": promise}
 
     def limits(self) -> Limits:
         """Return those of the served model. An engine with several has none, because a request may not name its."""

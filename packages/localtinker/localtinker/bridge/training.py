@@ -36,7 +36,7 @@ async def create_model(bridge: Bridge, body: Json, request: Request) -> Json:
         raise RequestError(
             "the engine trains adapters of all layers, with AdamW, and nothing else"
         )
-    return await _begin(bridge, body)
+    return _begin(bridge, body)
 
 
 async def load_weights(bridge: Bridge, body: Json, request: Request) -> Json:
@@ -44,16 +44,16 @@ async def load_weights(bridge: Bridge, body: Json, request: Request) -> Json:
         return await _send(bridge, "/load_weights", body)
     info = await bridge.upstream.post("/weights_info", {"tinker_path": body["path"]})
     lora = {"rank": info["lora_rank"]}
-    return await _begin(bridge, {**body, "base_model": info["base_model"], "lora_config": lora})
+    return _begin(bridge, {**body, "base_model": info["base_model"], "lora_config": lora})
 
 
-async def _begin(bridge: Bridge, body: Json) -> Json:
-    session, number = body["session_id"], body["model_seq_id"]
-
-    async def begin() -> Json:
-        return bridge.begin(_open(bridge, body, f"{session}:train:{number}"))
-
-    return await bridge.once((session, number), begin)
+def _begin(bridge: Bridge, body: Json) -> Json:
+    """Begin to open a client, unless the same request was sent before."""
+    own_id = f"{body['session_id']}:train:{body['model_seq_id']}"
+    promise = f"b.{own_id}"
+    if promise not in bridge.work:
+        bridge.work[promise] = asyncio.create_task(_open(bridge, body, own_id))
+    return {"request_id": promise}
 
 
 async def _open(bridge: Bridge, body: Json, own_id: str) -> Json:
