@@ -101,8 +101,7 @@ def logprobs_of(output: types.ForwardBackwardOutput, data: Data) -> Scores:
         assert "logprobs" in record, (
             f"output {number} has no logprobs, only {', '.join(record) or 'nothing'}"
         )
-        array = record["logprobs"].to_numpy()
-        values = np.asarray(array, np.float64).reshape(-1)
+        values = record["logprobs"].to_numpy().astype(np.float64).ravel()
         length = item.model_input.length
         assert len(values) == length, (
             f"output {number} has {len(values)} logprobs for {length} tokens"

@@ -164,15 +164,11 @@ def _repeated_errors() -> Iterator[list[str]]:
 
     def read(record: logging.LogRecord) -> bool:
         # Cases check the responses to their own requests, which are made on this thread.
-        if (
-            record.thread != own_thread
-            and isinstance(record.args, tuple)
-            and len(record.args) == 5
-        ):
-            _, url, _, status, _ = record.args
+        if record.thread == own_thread:
+            return False
+        match record.args:
             # 408 is part of long polling, and 429 means a busy server: waiting is right.
-            if isinstance(status, int) and (status >= 500 or status == 409):
-                path = str(getattr(url, "path", url))
+            case (_, httpx.URL(path=path), _, int(status), _) if status >= 500 or status == 409:
                 counts[status, path] += 1
                 if counts[status, path] == ENOUGH:
                     messages.append(f"{path} answered {status}, {ENOUGH} times; {HANGS}")

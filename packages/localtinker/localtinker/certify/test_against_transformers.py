@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import tinker
 import torch
+import torch.nn.functional as F
 from tinker import types
 
 from localtinker import models
@@ -70,10 +70,8 @@ async def by_transformers(bench: Bench, texts: Texts) -> Scores:
 
 def target_logprobs(model: Any, tokens: Sequence[int], targets: Sequence[int]) -> torch.Tensor:
     tokens_1T = torch.tensor([list(tokens)])
-    logits_TV = model(tokens_1T).logits[0]
-    logp_TV = torch.log_softmax(logits_TV.double(), -1)
-    targets_T1 = torch.tensor(list(targets))[:, None]
-    return logp_TV.gather(1, targets_T1)[:, 0]
+    logits_TV = model(tokens_1T).logits[0].double()
+    return -F.cross_entropy(logits_TV, torch.tensor(list(targets)), reduction="none")
 
 
 WRONG = (
@@ -112,16 +110,6 @@ async def adapter(
     await download_external(bench.rest, path, folder)
     tensors = await asyncio.to_thread(read_adapter, folder)
     return {key: value.double() for key, value in tensors.items()}
-
-
-async def trained_client(bench: Bench, folder: Path) -> tuple[tinker.TrainingClient, Tensors]:
-    """Return a training client with new moments and B ≠ 0 (otherwise the gradient of A is 0), and its
-    adapter, also saved in `folder`."""
-    first, _ = await bench.learner()
-    trainer = await bench.service.create_training_client_from_state(
-        await bench.save(first.save_state, "begun")
-    )
-    return trainer, await adapter(bench, trainer, "before", folder)
 
 
 def gradient_by_torch(
@@ -173,8 +161,7 @@ def demand_close(bench: Bench, tensors: Tensors, reference: Tensors, what: str) 
 
 
 def _norm(tensors: Tensors) -> float:
-    squares = [float((tensor**2).sum()) for tensor in tensors.values()]
-    return math.sqrt(sum(squares))
+    return float(torch.nn.utils.get_total_norm(tensors.values()))
 
 
 GRADIENTS = (*LEARNING, "external download")
@@ -185,9 +172,13 @@ async def a_step(
 ) -> tuple[Tensors, Tensors, Tensors]:
     """Train one step with a loss. Returns the adapter before it, its movement, and the gradient by torch."""
     model = folder_of(bench)
+    # New moments, and B ≠ 0, without which the gradient of A is 0.
+    first, _ = await bench.learner()
+    begun = await bench.save(first.save_state, "begun")
+    trainer = await bench.service.create_training_client_from_state(begun)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "before"
-        trainer, before = await trained_client(bench, folder)
+        before = await adapter(bench, trainer, "before", folder)
         data = data_for(loss, await by_transformers(bench, TEXTS))
         output = await trainer.forward_backward(data, loss, dict(parameters) or None)  # type: ignore[arg-type]
         logprobs_of(output, data)

@@ -268,10 +268,10 @@ async def test_loss(bench: Bench, loss: str) -> str:
         metrics = output.metrics
         finite = all(map(np.isfinite, metrics.values()))
         assert finite, f"metrics that are not finite: {metrics}"
-        sum_by_formula = 0.0
-        for logp, item in zip(logprobs, data, strict=True):
-            own = own_loss(loss, torch.from_numpy(logp), item, parameters)
-            sum_by_formula += float(own)
+        sum_by_formula = sum(
+            float(own_loss(loss, torch.from_numpy(logp), item, parameters))
+            for logp, item in zip(logprobs, data, strict=True)
+        )
         reported = metrics.get("loss:sum")
         if reported is None:
             return f"{sum(map(len, logprobs))} tokens; no loss:sum is reported"
