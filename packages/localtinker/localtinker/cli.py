@@ -95,10 +95,9 @@ def serve_tinker(
         localtinker serve-tinker --model ~/models/Qwen3-1.7B --device cuda --dtype bfloat16
     """
     from localtinker.__main__ import serve
-    from localtinker.settings import Settings, check_models, parse_models
+    from localtinker.settings import Settings, parse_models
 
     models = parse_models(model)
-    check_models(models)
     key = key_for(host)
     if state is None:
         state = Path(tempfile.mkdtemp(prefix="localtinker-"))

@@ -242,19 +242,19 @@ class DenseDecoder:
         qkv = [q, k, v]
         norm_in = self._norm_weight(module.input_layernorm.weight)
         norm_mlp = self._norm_weight(module.post_attention_layernorm.weight)
+        norms: tuple[Tensor | None, Tensor | None] = (norm_in, norm_mlp)
         if self._merge:
             qkv = [_fuse(qkv, norm_in)]
             gate = _fuse([gate], norm_mlp)
             up = _fuse([up], norm_mlp)
+            norms = (None, None)
         norm_qk = None
         if hasattr(module.self_attn, "q_norm"):
             norm_q = module.self_attn.q_norm.weight.expand(self.heads, -1)
             norm_k = module.self_attn.k_norm.weight.expand(self.kv_heads, -1)
             weights = torch.cat([norm_q, norm_k])
             norm_qk = self._norm_weight(weights).contiguous()
-        first = None if self._merge else norm_in
-        second = None if self._merge else norm_mlp
-        return Layer(qkv, o, gate, up, down, first, second, norm_qk)
+        return Layer(qkv, o, gate, up, down, *norms, norm_qk)
 
     def _linear(self, name: str) -> Linear:
         module = self._model.get_submodule(name)

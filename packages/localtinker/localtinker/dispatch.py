@@ -98,6 +98,10 @@ class _Process:
                 self.connection.send(self.outbox)
             self.outbox = []
 
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self.connection.fileno())
+        self.connection.close()
+
 
 class SamplingProcesses:
     """`count` processes that sample `models`, each on one thread. Forks, so create it before the service
@@ -141,8 +145,7 @@ class SamplingProcesses:
         """End all processes."""
         self._stopped = True
         for process in self._processes:
-            asyncio.get_running_loop().remove_reader(process.connection.fileno())
-            process.connection.close()
+            process.close()
         self._template.close()
 
     def load(self) -> dict[str, int]:
@@ -228,9 +231,7 @@ class SamplingProcesses:
 
     def _replace(self, process: _Process) -> None:
         """Requeue the jobs of a process that died, and start another one."""
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(process.connection.fileno())
-        process.connection.close()
+        process.close()
         self._processes.remove(process)
         parts = [part for part in process.parts.values() if not part.request.done]
         logger.warning("a sampling process died; retrying %d jobs", len(parts))
@@ -241,7 +242,7 @@ class SamplingProcesses:
                 self._done(part, SamplingError(message))
         self._queue.extendleft(part for part in reversed(parts) if not part.request.done)
         self._dispatch()
-        loop.call_later(_RESTART_DELAY_S, self._start_one)
+        asyncio.get_running_loop().call_later(_RESTART_DELAY_S, self._start_one)
 
     def _done(self, part: _Part, answer: bytes | Exception) -> None:
         """Record the answer of a part. The last one completes the request; an error ends it."""

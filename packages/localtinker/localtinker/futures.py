@@ -44,7 +44,7 @@ class FutureStore:
 
     def __init__(self) -> None:
         self._futures: dict[str, Future] = {}
-        self._by_key: dict[tuple, Future] = {}
+        self._by_key: dict[tuple | None, Future] = {}
 
     def __len__(self) -> int:
         return len(self._futures)
@@ -59,7 +59,7 @@ class FutureStore:
 
     def existing(self, key: tuple | None) -> Future | None:
         """Return the future of an earlier send of the same request: the SDK retries when a connection breaks."""
-        return None if key is None else self._by_key.get(key)
+        return self._by_key.get(key)
 
     def get(self, request_id: str) -> Future | None:
         return self._futures.get(request_id)
@@ -91,5 +91,4 @@ class FutureStore:
         for future in list(self._futures.values()):
             if future.expires < now:
                 del self._futures[future.request_id]
-                if future.key is not None:
-                    del self._by_key[future.key]
+                self._by_key.pop(future.key, None)

@@ -84,7 +84,7 @@ class CacheView:
     def __init__(self, cache: KVCache, width: int) -> None:
         self.width = width
         _, slots, self._heads, capacity, _ = cache.layers[0].shape
-        dtype = cache.layers[0].dtype
+        self._dtype = cache.layers[0].dtype
         device = cache.layers[0].device
         # Flat index of a slot's position 0.
         count = slots * self._heads * capacity
@@ -97,16 +97,12 @@ class CacheView:
             keys, values = layer.flatten(1, 2)[:, :, :width]
             self._read.append((keys.mT, values))
         self._positions_W = torch.arange(width, device=device)
-        self._never = torch.tensor(-torch.inf, dtype=dtype, device=device)
-        self._always = torch.tensor(0.0, dtype=dtype, device=device)
 
     def attention(self, positions_B: Tensor) -> Attend:
         places = (self._first_RM + positions_B[:, None]).flatten()
         later = self._positions_W > positions_B[:, None]
-        bias = torch.where(later, self._never, self._always)
-        if self._heads > 1:
-            bias = bias.repeat_interleave(self._heads, 0)
-        bias = bias[:, None]
+        bias = torch.where(later, -torch.inf, 0.0).to(self._dtype)
+        bias = bias.repeat_interleave(self._heads, 0)[:, None]
         mode = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
         of_layers = mode.fp32_precision
 

@@ -78,8 +78,7 @@ def checkpoint_routes(registry: Registry) -> Routes:
         registry.update_checkpoint(PATH.format(**path), expires=expires)
 
     async def publish(request: Request, **path: str) -> None:
-        public = request.method == "POST"
-        registry.update_checkpoint(PATH.format(**path), public=int(public))
+        registry.update_checkpoint(PATH.format(**path), public=request.method == "POST")
 
     async def weights_info(request: Request) -> Json:
         path = rq.parse(rq.TinkerPath, await request.body()).tinker_path

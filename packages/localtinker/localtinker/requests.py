@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import ClassVar, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -19,7 +18,8 @@ from localtinker.registry import MAX_TTL, MIN_TTL
 from localtinker.sampling import PromptOptions, SamplingOptions
 from localtinker.wire import Cells, TrainRequest, densify
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,127}")
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+"""Of a checkpoint."""
 MAX_SAMPLES = 1024
 MAX_TOPK = 100
 _LEAST_TEMPERATURE = 1e-6  # below it, sampling is greedy
@@ -79,7 +79,7 @@ class SaveWeights(Ttl):
     KIND: ClassVar = "weights"
 
     model_id: str
-    path: str | None = None
+    path: Name | None = None
     seq_id: int | None = None
     overwrite: bool = False
     user_metadata: dict[str, str] | None = None
@@ -98,7 +98,7 @@ class SaveWeightsExternal(SaveWeights):
     CALL: ClassVar = "save_weights_external"
     KIND: ClassVar = "external_weights"
 
-    path: str = Field(min_length=1)
+    path: Name
 
 
 class LoadWeights(_Request):
@@ -188,18 +188,8 @@ def parse(kind: type[T], body: bytes) -> T:
         return kind.model_validate_json(body or b"{}")
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        where = place or "body"
+        where = ".".join(map(str, first["loc"])) or "body"
         raise RequestError(f"{where}: {first['msg']}", status=422) from error
-
-
-def check_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        message = (
-            "letters, digits, '.', '_' and '-', at most 128, starting with a letter or digit"
-        )
-        raise RequestError(f"path: {name!r} is not a checkpoint name ({message})")
-    return name
 
 
 def check_prompt(prompt: Prompt, model: ServedModel) -> list[int]:
@@ -233,9 +223,6 @@ def sampling_options(
         ids |= model.eos_ids
     if params.top_k == 0:
         raise RequestError("sampling_params.top_k: must be at least 1, or -1 for no limit")
-    for name in ("topk_sample_logprobs", "topk_prompt_logprobs"):
-        if getattr(request, name) > model.vocab_size:
-            raise RequestError(f"{name}: at most the vocabulary, {model.vocab_size}")
     # Logits divided by a tiny temperature overflow.
     temperature = params.temperature if params.temperature >= _LEAST_TEMPERATURE else 0.0
     return SamplingOptions(

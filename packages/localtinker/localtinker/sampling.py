@@ -207,8 +207,7 @@ class Batch:
 
     @property
     def live(self) -> int:
-        stopped = [row.done for row in self.rows]
-        return len(stopped) - sum(stopped)
+        return sum([not row.done for row in self.rows])
 
     def positions(self) -> int:
         """Return an upper bound of the cache positions that this batch needs."""

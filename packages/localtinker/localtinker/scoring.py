@@ -84,9 +84,7 @@ def gather_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
 
 def _first_scored(request: SampleRequest) -> int:
     last_n = request.prompt_options.last_n
-    if last_n is None:
-        return 1
-    return max(len(request.prompt) - last_n, 1)
+    return 1 if last_n is None else len(request.prompt) - last_n
 
 
 def _rows_at_once(head: Head) -> int:

@@ -36,9 +36,14 @@ class Service:
         self._lock = lock_folder(settings.state)
         self.device = device_for(settings.device, settings.models.values())
         use_threads(1)  # until the template process is forked: threads do not survive a fork
-        load = partial(load_model, dtype=settings.dtype, device=self.device)
         self.models: dict[str, ServedModel] = {
-            name: load(name, path, max_context=settings.max_context)
+            name: load_model(
+                name,
+                path,
+                dtype=settings.dtype,
+                device=self.device,
+                max_context=settings.max_context,
+            )
             for name, path in settings.models.items()
         }
         models = self.models.values()
@@ -194,8 +199,7 @@ class Service:
 
         def run() -> bytes:
             model = self.clients.live(request.model_id)
-            outputs, metrics = model.forward_backward(request)
-            return encode_train_output(outputs, metrics)
+            return encode_train_output(*model.forward_backward(request))
 
         return self._submit("forward_backward", _key(request.model_id, request.seq_id), run)
 
@@ -218,10 +222,9 @@ class Service:
         sampler = request.sampling_session_seq_id
         snapshot = sampler is not None
         optimizer = kind == "weights"
-        name = f"ephemeral-{sampler}"
-        if not snapshot:
-            fresh = uuid.uuid4().hex[:12]
-            name = rq.check_name(request.path or fresh)
+        name = request.path or uuid.uuid4().hex[:12]
+        if snapshot:
+            name = f"ephemeral-{sampler}"
 
         def run() -> Json:
             model = self.clients.live(client.model_id)
@@ -351,7 +354,7 @@ class Service:
             sampler = self.registry.sampler(session)
             base_model = sampler["base_model"]
             path = sampler["model_path"]
-            key = _key(session, request.seq_id, "sample")
+            key = _key(session, request.seq_id)
         model = self._sampled_model(base_model, path)
         earlier = self.futures.existing(key)
         if earlier is not None:
@@ -387,6 +390,6 @@ class Service:
         return future
 
 
-def _key(owner: str, seq_id: int | None, kind: str = "model") -> tuple | None:
+def _key(owner: str, seq_id: int | None) -> tuple | None:
     """Return the key of a request to a training or sampling client; None: it is never sent again."""
-    return None if seq_id is None else (kind, owner, seq_id)
+    return None if seq_id is None else (owner, seq_id)
