@@ -66,9 +66,8 @@ class GenerationBatch(Batch):
     def _prefill(self, prompts: Sequence[PromptTokens], groups: Sequence[list[Row]]) -> None:
         device = self.decoder.device
         lengths = [len(prompt) for prompt in prompts]
-        rows = [row for group in groups for row in group]
         cache: KVCache | None = None
-        if any(row.request.needs_cache for row in rows):
+        if any(row.request.needs_cache for group in groups for row in group):
             capacity = round_up(max(lengths) + 1)
             cache = self.decoder.new_cache(len(prompts), capacity)
         tokens_BL = padded(prompts)
@@ -76,18 +75,17 @@ class GenerationBatch(Batch):
         positions_BL = np.arange(tokens_BL.numel()).reshape(tokens_BL.shape)
         positions = [row[:length] for row, length in zip(positions_BL, lengths, strict=True)]
         self._first_tokens(hidden_BLH.flatten(0, 1), positions, groups)
-        owner = [i for i, group in enumerate(groups) for _ in group]
-        keep = [i for i, row in enumerate(rows) if not row.done]
-        if not keep or cache is None:
+        live = [(i, row) for i, group in enumerate(groups) for row in group if not row.done]
+        if not live or cache is None:
             return
-        slots = [owner[i] for i in keep]
+        slots, rows = zip(*live, strict=True)
         cache.select(torch.tensor(slots, device=device))
         self._compact()
         if self._cache is None:
             self._cache = cache
         else:
             self._cache.append(cache)
-        self.rows += [rows[i] for i in keep]
+        self.rows += rows
 
     def _first_tokens(
         self, hidden_NH: Tensor, positions: Sequence[np.ndarray], groups: Sequence[list[Row]]
@@ -201,11 +199,10 @@ class LockstepBatch(Batch):
                 place = np.arange(len(request.prompt))
                 score_prompts(self.decoder, hidden[0], [(request, place)])
         note_shared(rows)
-        prompts = [tuple(row.request.prompt) for row in rows]
-        distinct = list(dict.fromkeys(prompts))
+        prompts = [row.request.prompt for row in rows]
+        distinct, numbers = np.unique(prompts, axis=0, return_inverse=True)
         tokens_UL = self._tensor(distinct)
         logits, self._cache = self.decoder.prefill(tokens_UL, all_positions=False)
-        numbers = [distinct.index(prompt) for prompt in prompts]
         owner = self._tensor(numbers)
         self._cache.reorder_cache(owner)
         self.rows = list(rows)
@@ -225,5 +222,5 @@ class LockstepBatch(Batch):
         logits_BV = self.decoder.step(self._tensor(self.last_tokens()), self._cache)
         self._take(logits_BV, self.rows)
 
-    def _tensor(self, values: Sequence) -> Tensor:
+    def _tensor(self, values: Sequence | np.ndarray) -> Tensor:
         return torch.tensor(values, device=self.decoder.device)

@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from localtinker.devices import LARGE_BYTES
 from localtinker.kv_cache import Attend, KVCache
 from localtinker.modules import rotated
 from localtinker.packing import Layout
@@ -27,11 +26,6 @@ PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
 _CPU_PREFILL_TOKENS = 2048  # on a CPU, more tokens are no faster and take memory
 _SMALL_PREFILL_TOKENS = 1024  # for a small model, so that activations stay in a core's cache
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
-
-
-def is_small(nbytes: int, device: torch.device) -> bool:
-    """Whether a model with `nbytes` of weights decodes faster on one CPU thread than on two."""
-    return device.type == "cpu" and nbytes < LARGE_BYTES
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,7 @@ class DenseDecoder:
     def __init__(
         self, model: Any, pairs: Pairs, scaling: float, *, merge: bool, small: bool
     ) -> None:
-        """`small`: see `is_small`."""
+        """`small`: see `ServedModel.small`."""
         config = model.config
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from localtinker.batching import LockstepDecoder
-from localtinker.decoder import DenseDecoder, is_small
+from localtinker.decoder import DenseDecoder
+from localtinker.devices import LARGE_BYTES
 from localtinker.errors import ModelError
 from localtinker.lora import AdapterBank, LoraSpec, Tensors, pairs_by_module
 from localtinker.modules import load_dense
@@ -65,7 +66,7 @@ class ServedModel:
     @property
     def small(self) -> bool:
         """Whether one thread samples it as fast as several, so that sampling processes pay off."""
-        return is_small(self.nbytes, self.device)
+        return self.device.type == "cpu" and self.nbytes < LARGE_BYTES
 
     @property
     def trains_by_hand(self) -> bool:

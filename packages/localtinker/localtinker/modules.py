@@ -169,16 +169,16 @@ class Attention(nn.Module):
 
     def forward(self, x_BLH: Tensor, cos_LD: Tensor, sin_LD: Tensor) -> Tensor:
         q, k, v = (
-            p(x_BLH).unflatten(-1, (-1, self.head_dim))
+            p(x_BLH).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
             for p in (self.q_proj, self.k_proj, self.v_proj)
         )
         if hasattr(self, "q_norm"):
             q = self.q_norm(q)
             k = self.k_norm(k)
-        q = _rotate(q.transpose(1, 2), cos_LD, sin_LD)
-        k = _rotate(k.transpose(1, 2), cos_LD, sin_LD)
+        q = _rotate(q, cos_LD, sin_LD)
+        k = _rotate(k, cos_LD, sin_LD)
         attended = F.scaled_dot_product_attention(
-            q, k, v.transpose(1, 2), is_causal=True, enable_gqa=self._grouped
+            q, k, v, is_causal=True, enable_gqa=self._grouped
         )
         return self.o_proj(attended.transpose(1, 2).flatten(2))
 

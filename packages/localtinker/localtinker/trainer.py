@@ -197,7 +197,7 @@ class TrainingModel:
         tensors = self.base.adapters.tensors(self.model_id)
         write_adapter(folder, tensors, self.spec, str(self.base.path))
         if optimizer:
-            flat = {"parameters": torch.tensor(len(self._parameters))}
+            flat = {}
             for index, state in self._optimizer.state_dict()["state"].items():
                 for key, value in state.items():
                     copy = value.detach().cpu().contiguous().clone()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import runpy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from importlib.metadata import distribution
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +20,7 @@ from localtinker.errors import RequestError
 def _sdk_messages() -> Any:
     """Load the SDK's `tinker.proto.tinker_public_pb2` from its file, because importing it by name would
     import the whole SDK. Both ways give the same protobuf classes."""
-    sdk = importlib.util.find_spec("tinker")
-    assert sdk is not None
-    assert sdk.origin is not None
-    file = Path(sdk.origin).with_name("proto") / "tinker_public_pb2.py"
+    file = distribution("tinker").locate_file("tinker/proto/tinker_public_pb2.py")
     return SimpleNamespace(**runpy.run_path(str(file)))
 
 

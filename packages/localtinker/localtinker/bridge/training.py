@@ -10,7 +10,7 @@ import numpy as np
 from starlette.requests import Request
 
 from localtinker.bridge.capabilities import CLIPPING, LOSS, SEVERAL_TARGETS
-from localtinker.bridge.promises import SHARE, WEIGHT, failure
+from localtinker.bridge.promises import SHARE, WEIGHT
 from localtinker.bridge.state import Bridge, Client
 from localtinker.bridge.upstream import FailedError, UnreachableError
 from localtinker.checks import check_data
@@ -75,8 +75,6 @@ async def _open(bridge: Bridge, body: Json, own_id: str) -> Json:
             "optimizer": body.get("optimizer"),
         }
         return await bridge.upstream.done("/load_weights", state)
-    except FailedError as error:
-        return failure(bridge, str(error))
     except UnreachableError as error:
         return {"error": f"the engine does not answer ({error})", "category": "server"}
     except RequestError as error:

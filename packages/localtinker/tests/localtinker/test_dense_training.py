@@ -8,7 +8,7 @@ import torch
 from localtinker_helpers import SHAPE, served
 from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 
-from localtinker import decoder, dense_training, trainer
+from localtinker import dense_training, models, trainer
 from localtinker.lora import LoraSpec
 from localtinker.trainer import TrainingModel
 from localtinker.wire import TrainDatum, TrainRequest
@@ -87,7 +87,7 @@ def both(model, monkeypatch, asked, spec=WHOLE):
     """Pairs of log-probabilities and pairs of gradients, by autograd and by hand."""
     assert not model.trains_by_hand
     expected = logprobs_and_gradients(model, spec, asked)
-    monkeypatch.setattr(decoder, "LARGE_BYTES", 0)
+    monkeypatch.setattr(models, "LARGE_BYTES", 0)
     assert model.trains_by_hand
     by_hand = logprobs_and_gradients(model, spec, asked)
     return [list(zip(*pair, strict=True)) for pair in zip(expected, by_hand, strict=True)]

@@ -6,7 +6,7 @@ import torch
 from localtinker_helpers import SHAPE, answered, served
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from localtinker import decoder
+from localtinker import decoder, models
 from localtinker.batching import GenerationBatch
 from localtinker.sampling import PromptOptions, SampleJob, SampleRequest, SamplingOptions
 from localtinker.wire import pb
@@ -16,7 +16,7 @@ CONFIG = LlamaConfig(**SHAPE | {"num_hidden_layers": 2, "initializer_range": 0.2
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
-    monkeypatch.setattr(decoder, "LARGE_BYTES", 0)
+    monkeypatch.setattr(models, "LARGE_BYTES", 0)
     return served(tmp_path, CONFIG)
 
 
