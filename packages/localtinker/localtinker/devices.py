@@ -44,8 +44,7 @@ def device_for(name: str, models: Iterable[Path]) -> str:
 def weight_bytes(folder: Path) -> int:
     """Return the size of the weight files in a model's folder."""
     kinds = (".safetensors", ".bin", ".gguf")
-    files = [file for file in folder.glob("*") if file.suffix in kinds]
-    return sum(file.stat().st_size for file in files)
+    return sum(file.stat().st_size for file in folder.glob("*") if file.suffix in kinds)
 
 
 def use_threads(count: int) -> None:

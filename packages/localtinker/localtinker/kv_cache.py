@@ -87,8 +87,7 @@ class CacheView:
         self._dtype = cache.layers[0].dtype
         device = cache.layers[0].device
         # Flat index of a slot's position 0.
-        count = slots * self._heads * capacity
-        first = torch.arange(0, count, capacity, device=device)
+        first = capacity * torch.arange(slots * self._heads, device=device)
         self._first_RM = first.view(slots, self._heads)
         self._written = [layer.flatten(1, 3).unbind() for layer in cache.layers]
         self._read = []

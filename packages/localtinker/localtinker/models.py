@@ -102,16 +102,16 @@ class ServedModel:
 
     def sampler(self, adapter: Adapter | None, *, deterministic: bool) -> Sampler:
         """Return a sampler of the base model, alone or with a frozen adapter."""
-        nbytes = self.sampler_bytes(adapter)
-        if self.dense:
-            return Sampler(self.decoder(adapter), self.vocabulary, deterministic, nbytes)
+        decoder = self.decoder(adapter) if self.dense else self._lockstep_decoder(adapter)
+        return Sampler(decoder, self.vocabulary, deterministic, self.sampler_bytes(adapter))
+
+    def _lockstep_decoder(self, adapter: Adapter | None) -> LockstepDecoder:
         name = None
         if adapter is not None:
             name = f"sampler-{next(_names)}"
             self.adapters.add(name, adapter[1])
             self.adapters.load(name, adapter[0])
-        decoder = LockstepDecoder(self.model, self.adapters, name)
-        return Sampler(decoder, self.vocabulary, deterministic, nbytes)
+        return LockstepDecoder(self.model, self.adapters, name)
 
 
 def room_on(device: str, models: Iterable[ServedModel]) -> tuple[int, int]:

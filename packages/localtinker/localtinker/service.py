@@ -76,10 +76,10 @@ class Service:
         self.registry.close()
         os.close(self._lock)
 
-    def model(self, name: str, field_name: str) -> ServedModel:
+    def model(self, name: str) -> ServedModel:
         if name not in self.models:
             raise NotFoundError(
-                f"{field_name}: no base model {name!r} here; available: {', '.join(self.models)}"
+                f"base_model: no base model {name!r} here; available: {', '.join(self.models)}"
             )
         return self.models[name]
 
@@ -148,7 +148,7 @@ class Service:
 
     # Training ---------------------------------------------------------------------------------------------------
     def create_model(self, request: rq.CreateModel) -> Future:
-        base = self.model(request.base_model, "base_model")
+        base = self.model(request.base_model)
         self._open_session(request.session_id)
         spec = request.lora_config
         if not (spec.train_attn or spec.train_mlp or spec.train_unembed):
@@ -264,7 +264,7 @@ class Service:
             raise RequestError(
                 f"optimizer: {request.path} was saved for sampling, without optimizer state"
             )
-        base = self._base_of(checkpoint, request.base_model, "base_model")
+        base = self._base_of(checkpoint, request.base_model)
         spec = LoraSpec.model_validate_json(checkpoint.lora)
         session_id = request.session_id
         model_id = request.model_id
@@ -331,18 +331,18 @@ class Service:
         """Return the base model to sample, which may have the adapter at `model_path`."""
         if model_path is not None:
             checkpoint = self.registry.checkpoint(model_path, "model_path")
-            return self._base_of(checkpoint, base_model, "model_path")
+            return self._base_of(checkpoint, base_model)
         if base_model is None:
             raise RequestError("base_model: set base_model or model_path")
-        return self.model(base_model, "base_model")
+        return self.model(base_model)
 
-    def _base_of(self, saved: SavedWeights, name: str | None, field: str) -> ServedModel:
+    def _base_of(self, saved: SavedWeights, name: str | None) -> ServedModel:
         """Return the base model of saved weights. Raises RequestError if a request gives another `name`."""
         if name not in (None, saved.base_model):
             raise RequestError(
                 f"base_model: {saved.path} was trained on {saved.base_model!r}, not {name!r}"
             )
-        return self.model(saved.base_model, field)
+        return self.model(saved.base_model)
 
     def sample(self, request: rq.Sample) -> Future:
         """Queue a sampling or scoring request. Its weights are protected from changes until it is done."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -43,9 +43,5 @@ async def unchanged(bridge: Bridge, body: Json, request: Request) -> Response:
 
 def handlers() -> dict[str, Handler]:
     """Return a mapping of translated call to its handler."""
-    by_call = {}
-    for row in table()["row"]:
-        place, _, name = row["handler"].partition(".")
-        module = import_module(f"localtinker.bridge.{place}")
-        by_call[row["call"]] = getattr(module, name)
-    return by_call
+    rows = table()["row"]
+    return {row["call"]: resolve_name(f"{__package__}.{row['handler']}") for row in rows}

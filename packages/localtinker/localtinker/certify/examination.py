@@ -42,10 +42,8 @@ class Result:
 
     @property
     def line(self) -> Text:
-        style = STYLES[self.outcome]
-        words = Text(f"{self.outcome:<10}", style=style)
-        words.append(self.case.name, style="bold")
-        return words.append(f": {self.finding}", style="not bold default")
+        outcome = (f"{self.outcome:<10}", STYLES[self.outcome])
+        return Text.assemble(outcome, (self.case.name, "bold"), f": {self.finding}")
 
     def to_json(self) -> dict[str, Any]:
         case = self.case

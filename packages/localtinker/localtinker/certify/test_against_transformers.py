@@ -140,11 +140,9 @@ def gradient_by_torch(
             adapted, item.model_input.to_ints(), item.loss_fn_inputs["target_tokens"].tolist()
         )
         own_loss(name, logp, item, parameters).backward()  # type: ignore[no-untyped-call]
-    gradients = {}
-    for key, value in tensors.items():
-        if value.grad is not None:
-            gradients[key] = value.grad.double()
-    return gradients
+    return {
+        key: value.grad.double() for key, value in tensors.items() if value.grad is not None
+    }
 
 
 def demand_close(bench: Bench, tensors: Tensors, reference: Tensors, what: str) -> str:
