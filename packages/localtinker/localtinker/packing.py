@@ -95,8 +95,8 @@ def packed_passes(sequences: Sequences, budget: int) -> Passes:
         prefix = family.prefix
         lengths = [len(sequences[i]) - prefix for i in family.members]
         most = max(budget, min(2 * (prefix + max(lengths)), 8 * budget))
-        count = 1 if prefix else len(lengths)
-        sizes = [sum(lengths)] if prefix else lengths
+        count = 1
+        sizes = [sum(lengths)]
         while count < len(lengths) and prefix + max(sizes) > most:
             count += 1
             sizes = list(map(sum, shares(lengths, count)))

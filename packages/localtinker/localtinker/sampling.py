@@ -302,10 +302,10 @@ def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
     if most := max(option.topk_logprobs for option in options):
         top = logp_BV.topk(most)
         ids_BK, logprobs_BK = top.indices.cpu().numpy(), top.values.cpu().numpy()
-        for index, (row, option) in enumerate(zip(rows, options, strict=True)):
-            if option.topk_logprobs and not row.done:
-                likeliest = index, slice(option.topk_logprobs)
-                row.topk.append((ids_BK[likeliest], logprobs_BK[likeliest]))
+        for row, ids_K, logprobs_K in zip(rows, ids_BK, logprobs_BK, strict=True):
+            count = row.request.options.topk_logprobs
+            if count and not row.done:
+                row.topk.append((ids_K[:count], logprobs_K[:count]))
     return _as_lists(tokens_B, _at(logp_BV, tokens_B))
 
 
