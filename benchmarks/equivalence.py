@@ -67,7 +67,8 @@ def renamed(tree: SourceTree) -> str:
         for node in tree.of("PortDeclaration")
         for name in re.findall(r"\w+", tree.text(node))
     }
-    for name in sorted(filter(None, named - ports)):
+    plain = (name for name in named - ports if re.fullmatch(r"\w+", name))
+    for name in sorted(plain):
         text = re.sub(rf"(?<![\w$.`\\]){re.escape(name)}\b", f"{name}_other", text)
     return text
 

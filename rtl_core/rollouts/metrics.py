@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -183,7 +183,10 @@ def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]
     last = rows[-1] if rows else {}
     if last.get("purpose") != "train" or last["step"] != step:
         return {}
-    passed, reward = (_last_rate(session, rows, column) for column in ("passed", "reward"))
+    strata = _strata(session)
+    passed, reward = (
+        _last_rate(session, strata, rows, column) for column in ("passed", "reward")
+    )
     if passed is None or reward is None:
         return {}
     return {
@@ -192,18 +195,27 @@ def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]
     }
 
 
-def _last_rate(session: Session, rows: list[dict[str, Any]], column: str) -> float | None:
+def _strata(session: Session) -> dict[str, int]:
+    """Problem id -> its fifth of the training problems, for the problems of both splits."""
+    training = sorted(map(difficulty_key, session.train))
+    return {
+        problem_id: stratum(difficulty_key(problem), training)
+        for problem_id, problem in session.problems.items()
+    }
+
+
+def _last_rate(
+    session: Session, strata: Mapping[str, int], rows: list[dict[str, Any]], column: str
+) -> float | None:
     """Rate of the last step; None if there is nothing to compare with."""
-    difficulty = {name: difficulty_key(problem) for name, problem in session.problems.items()}
     places = {problem.id: place for place, problem in enumerate(session.train)}
-    training = sorted(difficulty[problem_id] for problem_id in places)
-    stratum_P = [stratum(difficulty[problem_id], training) for problem_id in places]
+    stratum_P = [strata[problem_id] for problem_id in places]
     bases: dict[int, Floats] = {}
     steps: list[Groups] = []
     for (purpose, step), group in groupby(rows, lambda row: (row["purpose"], row["step"])):
         if purpose == "train" and session.config.grading.last_stage("train", step) != "tests":
             continue
-        problems = difficulty if purpose == "evaluation" else places
+        problems = strata if purpose == "evaluation" else places
         counted = [row for row in group if row["problem_id"] in problems]
         ids = [row["problem_id"] for row in counted]
         answers = np.array([row["answers"] for row in counted], dtype=np.float64)
@@ -211,8 +223,8 @@ def _last_rate(session: Session, rows: list[dict[str, Any]], column: str) -> flo
         # Rewards from before the weights were changed may be out of range.
         score = score.clip(0, answers)
         if purpose != "train":
-            strata = [stratum(difficulty[problem_id], training) for problem_id in ids]
-            bases[step] = base_rates(strata, score, answers)[stratum_P]
+            stratum_E = [strata[problem_id] for problem_id in ids]
+            bases[step] = base_rates(stratum_E, score, answers)[stratum_P]
         newest = max((base for base in bases if base <= step), default=None)
         if purpose != "evaluation" and newest is not None and ids:
             numbers = [places[problem_id] for problem_id in ids]

@@ -175,3 +175,14 @@ def test_a_module_of_the_harness_that_shadows_another_is_imported(executor, cold
     for started in (executor, cold):
         done = started.run(job).steps[0]
         assert (done.exit_code, done.output.split()) == (0, list(names))
+
+
+@pytest.mark.parametrize(
+    ("path", "is_warm"),
+    [("trace.json", True), ("queue.sv", True), ("trace.py", False), ("trace/a.txt", False)],
+)
+def test_only_a_file_that_could_be_imported_makes_a_start_cold(executor, path, is_warm):
+    show = "import sys\nprint('cocotb_tools.runner' in sys.modules)\n"
+    files = {"src/show.py": show, f"src/{path}": ""}
+    job = Job({}, files, (Step("direct", ("python3", "/src/show.py")),))
+    assert executor.run(job).steps[0].output.split() == [str(is_warm)]

@@ -16,6 +16,7 @@ is started as in a cold cell.
 import atexit
 import ctypes
 import gc
+import importlib.machinery
 import json
 import os
 import shlex
@@ -39,6 +40,7 @@ _SHELLS = tuple([shell, "-c"] for shell in ("sh", "bash", "/bin/sh", "/bin/bash"
 _SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
 _OURS = "COCOTB_RANDOM_SEED LIBPYTHON_LOC PYTHONPATH PYTHONHASHSEED PYTHONDONTWRITEBYTECODE"
 _READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
+_MODULES = tuple(importlib.machinery.all_suffixes())
 _RUN_ARGUMENTS = {"cwd", "env", "check", "stdout", "stderr"}
 """Arguments of `subprocess.run` that a request for a simulator can express."""
 
@@ -163,9 +165,14 @@ def _modules_ahead(environment, cwd, base, program=None):
     for place in places:
         if place and place not in base and not place.startswith("/guard"):
             try:
-                names.update(entry.split(".")[0] for entry in os.listdir(place))
+                entries = os.listdir(place)
             except OSError:
                 continue
+            for entry in entries:
+                # `trace.json` is no module; a folder is.
+                name, *rest = entry.split(".", 1)
+                if not rest or entry.endswith(_MODULES):
+                    names.add(name)
     return names
 
 
