@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.common import Log, options, show
-from benchmarks.equivalence import procedural, renamed, reordered
+from benchmarks.equivalence import procedural, renamed
 from benchmarks.itself import designs, problem_of, spread
 from rtl_grader.equivalence.differential import compare
 from rtl_grader.equivalence.effort import Effort
@@ -46,6 +46,7 @@ from rtl_grader.grading.limits import Limits
 from rtl_grader.hdl.clocking import clocks_and_resets, edges_and_uses
 from rtl_grader.hdl.tree import SourceTree
 from rtl_grader.problems.judged import Judging, judged_problem
+from rtl_grader.traces.races import reordered
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome

@@ -18,13 +18,14 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.common import options, show
-from benchmarks.equivalence import LIMITS, SETS, problems_of, procedural, renamed, reordered
+from benchmarks.equivalence import LIMITS, SETS, problems_of, procedural, renamed
 from rtl_core.learning.intervals import wilson
 from rtl_grader.equivalence.consensus import by_consensus
 from rtl_grader.equivalence.differential import compare
 from rtl_grader.equivalence.effort import Effort
 from rtl_grader.grading.executors import Executor, make_executor
 from rtl_grader.hdl.tree import SourceTree
+from rtl_grader.traces.races import reordered
 from rtl_grader.types.problem import Problem
 from rtl_grader.validation.doubts import EFFORT
 from rtl_grader.validation.mutants import mutants

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.common import options, show
 from benchmarks.starter_strength import rarely_wrong
@@ -33,6 +32,7 @@ from rtl_grader.grading.limits import Limits
 from rtl_grader.hdl.tree import Edit, SourceTree, name_of
 from rtl_grader.problems.sources.rtllm import read_rtllm
 from rtl_grader.problems.sources.verilog_eval import read_verilog_eval
+from rtl_grader.traces.races import PROCESSES, reordered, write_one_variable
 from rtl_grader.types.problem import Problem
 from rtl_grader.validation.mutants import mutants
 
@@ -41,15 +41,11 @@ RARE = (4, 8, 12, 16, 24)
 LIMITS = Limits(wall_s=300.0, cpu_s=120.0)
 EQUAL = ("itself", "renamed", "reordered", "always for assign")
 """Kinds of answers that equal the golden one."""
-BLOCKS = ("ContinuousAssign", "AlwaysBlock", "AlwaysFFBlock", "AlwaysCombBlock")
-"""Members of a module whose order does not matter."""
 SETS: dict[str, Callable[[Path, int], Sequence[Problem]]] = {
     "starter": lambda data, count: starter_problems("heldout", count, 0),
     "VerilogEval": lambda data, count: read_verilog_eval(data / "verilog-eval").problems,
     "RTLLM": lambda data, count: read_rtllm(data / "RTLLM").problems,
 }
-WRITES = re.compile(r"(\w+)\s*(?:\[[^]]*\]\s*)*<?=(?!=)")
-"""A name before an assignment, perhaps with selects."""
 Files = Mapping[str, str]
 
 
@@ -73,35 +69,15 @@ def renamed(tree: SourceTree) -> str:
     return text
 
 
-def reordered(tree: SourceTree) -> str:
-    """Reverse the order of blocks and assignments in each module, unless two write one variable: then the last wins."""
-    edits = []
-    for module in tree.of("ModuleDeclaration"):
-        blocks = [member for member in module.members if name_of(member) in BLOCKS]
-        if _write_one_variable(tree, blocks):
-            continue
-        for here, there in zip(blocks, reversed(blocks), strict=True):
-            if (span := tree.span(here)) and tree.span(there):
-                edits.append(Edit(*span, tree.text(there)))
-    return tree.edited(tuple(edits))
-
-
-def _write_one_variable(tree: SourceTree, blocks: Sequence[Any]) -> bool:
-    """Whether several blocks write a variable, so that their order may matter."""
-    written = Counter(
-        name for block in blocks for name in set(WRITES.findall(tree.text(block)))
-    )
-    return any(count > 1 for count in written.values())
-
-
 def procedural(tree: SourceTree) -> str:
     """Replace each `assign` by `always_comb`, unless two processes write one variable: then the moment at which a
-    signal changes matters. Concatenations stay: Icarus 11 declares `$bits` of one as one bit."""
+    signal changes matters. Concatenations and elements of arrays stay: Icarus 11 declares `$bits` of one as one bit."""
+    arrays = {tree.text(node.name) for node in tree.of("Declarator") if len(node.dimensions)}
     assigns = []
     for module in tree.of("ModuleDeclaration"):
-        processes = [member for member in module.members if name_of(member) in BLOCKS[1:]]
-        if not _write_one_variable(tree, processes):
-            assigns += [node for node in module.members if name_of(node) == BLOCKS[0]]
+        processes = [member for member in module.members if name_of(member) in PROCESSES[1:]]
+        if not write_one_variable(tree, processes):
+            assigns += [node for node in module.members if name_of(node) == PROCESSES[0]]
     edits = []
     for number, node in enumerate(assigns):
         if (
@@ -114,7 +90,7 @@ def procedural(tree: SourceTree) -> str:
         left, right = (
             tree.text(side) for side in (node.assignments[0].left, node.assignments[0].right)
         )
-        if left.startswith("{"):
+        if left.startswith("{") or left.split("[")[0].strip() in arrays:
             continue
         new = f"other_{number}"
         body = f"logic [$bits({left})-1:0] {new}; always_comb {new} = {right}; assign {left} = {new};"

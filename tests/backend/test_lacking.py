@@ -121,6 +121,7 @@ def engine(tmp_path, monkeypatch):
         yield running
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_an_open_trainers_newest_are_loaded_again(engine, tmp_path):
     config = load_config("demo", [f"run.directory={tmp_path}", *on(engine)], environment={})
     params = SamplingParams(2, 1.0, [0])

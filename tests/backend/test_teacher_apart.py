@@ -237,6 +237,7 @@ def check(overrides: list[str]) -> tuple[int, dict[str, dict[str, Any]]]:
     return done.exit_code, {line["about"]: line for line in json.loads(done.stdout)}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("keys")
 def test_check_asks_each_service_only_for_its_own_models(services, monkeypatch, tmp_path):
     student, teacher = services["student"].base_url, services["teacher"].base_url

@@ -58,6 +58,7 @@ def test_a_missing_set_is_as_large_as_its_tasks_make_it(nowhere):
     assert "785 problems, the size of the public set" in said  # one of four tasks of a module
 
 
+@pytest.mark.slow
 def test_near_duplicates_of_the_benchmarks_are_not_trained_on(data, tmp_path):
     (prompt,) = (data / "verilog-eval").rglob("Prob001_*_prompt.txt")
     reference = prompt.with_name(prompt.name.replace("prompt.txt", "ref.sv")).read_text()

@@ -106,6 +106,7 @@ def test_a_run_ends_even_if_asyncio_swallows_the_exception_of_a_signal(tmp_path,
     assert [type(error) for error in kept] == [Termination]
 
 
+@pytest.mark.slow
 def test_a_run_that_waits_for_its_history_ends_soon_after_a_signal(
     tmp_path, monkeypatch, caplog
 ):

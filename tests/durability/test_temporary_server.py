@@ -59,6 +59,7 @@ def test_a_server_configured_anywhere_is_left_to_prefect(tmp_path, file, text, n
     )
 
 
+@pytest.mark.slow
 def test_a_command_leaves_the_users_home_its_database_and_its_profiles_alone(tmp_path):
     """Another Prefect may have migrated that database, in the default home or wherever variables say."""
     home = tmp_path / ".prefect"

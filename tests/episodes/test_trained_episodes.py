@@ -163,6 +163,7 @@ def test_the_same_command_resumes_training_on_episodes_after_a_sigkill(tmp_path)
             ] == sampled
 
 
+@pytest.mark.slow
 def test_a_template_without_tools_is_refused_before_anything_is_sampled(tmp_path):
     async def opened():
         async with open_session(settings(tmp_path, "tinker.student=student")):
@@ -177,6 +178,7 @@ def test_a_template_without_tools_is_refused_before_anything_is_sampled(tmp_path
     )
 
 
+@pytest.mark.slow
 def test_in_the_control_an_episode_reads_another_problems_document(tmp_path):
     config = settings(tmp_path, "learning.permute_results=true", "evaluation.at_once=4")
 

@@ -13,6 +13,7 @@ async def silent(inner, *given, **more):
     return [replace(first, tokens_T=[], logprobs_T=[], text=""), *others]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["grpo", "distribution_distillation"])
 def test_an_empty_answer_is_graded_and_not_scored(
     train, small_run, tmp_path, algorithm, script

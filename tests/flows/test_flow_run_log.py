@@ -156,6 +156,7 @@ logging.getLogger("rtl_distill").warning("a warning after the flow")
 """
 
 
+@pytest.mark.slow
 def test_a_flow_in_a_process_of_its_own_prints_each_line_once():
     environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
     done = subprocess.run(

@@ -125,6 +125,7 @@ def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_resumes(grad
     assert ask(graded, "changed-verdicts") == []
 
 
+@pytest.mark.slow
 def test_a_failure_of_grading_is_no_verdict_and_is_retried(graded, monkeypatch):
     """Without a simulator the flow fails with the reason, and the same label resumes when it is back."""
     from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor

@@ -27,6 +27,7 @@ from tests.history.writer_child import holding, writing
 from tests.waiting import wait_for
 
 
+@pytest.mark.slow
 def test_kill_minus_nine_loses_no_acknowledged_batch_and_leaves_no_partial_one(tmp_path):
     """Start a writer on the same file several times, kill it at a random moment, and check the file."""
     path, chance, times = tmp_path / "h.duckdb", random.Random(11), 4
@@ -114,6 +115,7 @@ def test_an_incomplete_commit_through_a_link_is_undone_at_the_file(tmp_path, mon
     assert not kept.exists()
 
 
+@pytest.mark.slow
 def test_another_process_reads_while_one_writes(tmp_path):
     path = tmp_path / "h.duckdb"
     History(path).start_run(RunRecord(name="r"))
@@ -132,6 +134,7 @@ def test_another_process_reads_while_one_writes(tmp_path):
         assert all(n % 20 == 0 for n in counts)
 
 
+@pytest.mark.slow
 def test_threads_of_one_process_share_the_file(tmp_path):
     history = synthetic.write_run(
         tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3)

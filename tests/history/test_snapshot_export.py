@@ -87,6 +87,7 @@ def test_a_snapshot_contains_the_log_of_a_killed_writer(tmp_path):
     assert {r.name for r in History(path, read_only=True).runs()} == {"before", "late"}
 
 
+@pytest.mark.slow
 def test_snapshots_during_constant_writing_are_consistent(tmp_path):
     path = tmp_path / "h.duckdb"
     with writing(path) as writer:

@@ -180,6 +180,7 @@ def test_without_two_comparable_evaluations_there_is_nothing_to_tell(tmp_path, e
     assert (causes([source]).rows, levels(source).rows) == ([], [])
 
 
+@pytest.mark.slow
 def test_a_loss_and_a_gain_of_nothing_have_no_share_and_say_so(tmp_path):
     one = {name: kinds for name, kinds in FIRST.items() if name != "three"}
     loss = dict.fromkeys(one, "cccc")
@@ -278,6 +279,7 @@ def test_each_source_by_itself(tmp_path):
     assert [row[0] for row in rows[::5]] == ["cvdp", "starter", "all together"]
 
 
+@pytest.mark.slow
 def test_several_runs_are_told_apart(tmp_path):
     path = tmp_path / "h.duckdb"
     history = write(path, {(0,): FIRST, (9,): LAST})

@@ -80,6 +80,7 @@ def test_every_recorded_step_is_sent_once_and_in_order(history, tmp_path, monkey
     assert len(logged(folder)) == 3
 
 
+@pytest.mark.slow
 def test_unsent_metrics_are_logged_and_sent_by_the_next_run(history, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(tracking, "PATIENCE_S", 0.01)

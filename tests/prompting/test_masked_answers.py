@@ -83,6 +83,7 @@ def test_odd_text_is_only_text(problem, piece):
     assert answered(problem, f"```verilog\n{piece}\n```") == f"{before}{piece}{after}"
 
 
+@pytest.mark.slow
 def test_long_answers_take_linear_time():
     text = "module inv (input a);\n" + "endmodule module x; " * 200_000
     start = time.thread_time()

@@ -82,6 +82,7 @@ def special(chat: Chat) -> set[int]:
     return {number for number, token in added.items() if token.special}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [other.byte_level, lambda: other.sentencepiece(False)], ids=["bytes", "unigrams"]
 )

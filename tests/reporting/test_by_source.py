@@ -87,6 +87,7 @@ def test_two_runs_are_compared_source_by_source(mixed):
         assert "Traceback" not in text_of(renderable)
 
 
+@pytest.mark.slow
 def test_a_problem_that_changed_between_two_runs_is_not_compared(tmp_path):
     path = tmp_path / "h.duckdb"
     for run, gain in (("first", 0.6), ("other", 0.3)):

@@ -130,6 +130,7 @@ def test_model_text_stays_text(opened, demo):
     assert_quiet(opened)
 
 
+@pytest.mark.slow
 def test_names_from_a_problem_set_stay_text(page, tmp_path):
     odd = "<img src=x onerror=window.pwned=3>"
     history = synthetic.write_run(

@@ -83,6 +83,7 @@ def paths(*weights: Checkpoint) -> set[str]:
     return {path for one in weights for path in (one.state_path, one.sampler_path)}
 
 
+@pytest.mark.slow
 def test_weights_that_no_run_has_recorded_are_listed_and_deleted(
     service, tmp_path, monkeypatch
 ):

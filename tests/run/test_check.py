@@ -224,6 +224,7 @@ def test_a_history_of_an_older_version_is_an_error(front, tmp_path, schema, code
     )
 
 
+@pytest.mark.slow
 def test_a_busy_service_is_retried_by_a_run_but_not_by_check(front, tmp_path, monkeypatch):
     front.busy = 1
     code, lines = check(settings(front, tmp_path))
@@ -251,6 +252,7 @@ def test_an_unreachable_service_and_one_without_an_answer_are_reported(
     assert "no answer in time" in lines[0]["text"]
 
 
+@pytest.mark.slow
 def test_a_key_stored_by_tinker_auth_login_is_found_and_a_missing_key_is_reported(
     front, service, tmp_path, monkeypatch
 ):

@@ -182,6 +182,7 @@ def test_it_has_the_dtype_of_the_base_or_the_given_one(run, tmp_path):
         assert {str(tensor.dtype) for tensor in tensors.values()} == {f"torch.{dtype}"}
 
 
+@pytest.mark.slow
 def test_weights_without_answers_in_the_history_are_scored_by_the_service(run, tmp_path):
     assert recorded_answers(run.history, run.config, 1, any_temperature=True) == []
     told = export(run, tmp_path / "out", step="1", dtype="float32")

@@ -169,11 +169,13 @@ def test_pre_training_uses_train_specifications_only(phases):
             assert not asked & held
 
 
+@pytest.mark.slow
 def test_the_teacher_follows_heldout_specifications(tokenizer):
     specs = starter_specs("heldout", 5 * len(FAMILIES["starter"]), seed=1)
     assert share_correct("teacher", tokenizer, specs) >= 0.8
 
 
+@pytest.mark.slow
 def test_the_student_has_the_planted_habit_with_exceptions(tokenizer):
     specs = starter_specs("heldout", 5 * len(FAMILIES["starter"]), seed=1)
     assert 0.08 <= share_correct("student", tokenizer, specs) <= 0.5

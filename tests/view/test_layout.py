@@ -46,6 +46,7 @@ def address(tmp_path_factory):
     return wait_for(lambda: addresses and addresses[0].rstrip("/"), "the view")
 
 
+@pytest.mark.slow
 def test_pages_fit_a_narrow_and_a_wide_screen(address):
     with browser() as tab:
         for width in (1400, 400):

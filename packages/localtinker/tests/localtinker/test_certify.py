@@ -277,6 +277,7 @@ def broken(service, routes, strike):
 QUICK = ("wrong-logprobs", "unfrozen", "5xx", "applied-twice")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else slow) for name in BROKEN]
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rtl_grader.grading.executors.base import Message, StepResult
+from rtl_grader.traces.bench import unpacked
 from rtl_grader.traces.inside import comparing
 from rtl_grader.traces.stimuli import Stimuli
 
@@ -45,7 +44,7 @@ class Simulated:
 
     def lines(self) -> list[bytes]:
         """All outputs as one word, step by step."""
-        return zlib.decompress(base64.b64decode(self.packed)).split(b"\n")
+        return unpacked(self.packed).split(b"\n")
 
     def missing(self, steps: Stimuli) -> str:
         """That the simulation ended before all steps were done, in words; empty if it did not."""

@@ -29,6 +29,7 @@ from rtl_grader.hdl.text import compact_files
 from rtl_grader.traces.driving import Driven, constructs_words
 from rtl_grader.traces.inside.comparing import assignments
 from rtl_grader.traces.parameters import other_values
+from rtl_grader.traces.races import RACE, in_reverse
 from rtl_grader.traces.stimuli import Trace
 from rtl_grader.traces.unseen import Words
 from rtl_grader.types.answer import Answer
@@ -69,6 +70,8 @@ def compare(
         own = pair.constructs(pair.other)
     except IncomparableError as error:
         return Comparison("unknown", str(error))
+    if RACE in common:
+        pair.reverse = in_reverse(pair.golden)
     pair.unseen = {kind: own[kind] for kind in own.keys() - common.keys()}
     if common or own:
         effort = replace(effort, proof_cpu_s=0.0, proof_first=False)

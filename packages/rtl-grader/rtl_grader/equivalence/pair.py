@@ -24,6 +24,7 @@ from rtl_grader.hdl.tree import SourceTree
 from rtl_grader.problems.harness_use import macro_file
 from rtl_grader.traces.bench import sandbox_scripts, settle_of, trace_files
 from rtl_grader.traces.driving import Clock, Driven, Values, driven, undrivable
+from rtl_grader.traces.races import agreed
 from rtl_grader.traces.stimuli import Stimuli, Trace, replayed, stimuli
 from rtl_grader.traces.unseen import Words, unseen
 from rtl_grader.types.files import Files
@@ -87,6 +88,8 @@ class Pair:
     """Random, so that the other design cannot include the golden one where both are read."""
     cpu_s: float = 0.0
     """CPU time of everything that was run."""
+    reverse: Files | None = None
+    """The golden answer with its processes in reverse order, where they race."""
     unseen: Words = field(default_factory=dict)
     """Constructs of the other design alone that neither a proof nor a simulation covers: kind -> words."""
 
@@ -185,11 +188,7 @@ class Pair:
         texts = hdl_files({**self.context, **self.golden}).values()
         harness = trace_files([(design, steps)], settle_of(texts))
         harness |= sandbox_scripts(*SIMULATE)
-        digest = sha256_of([self.golden, self.context, harness, cpu_s])
-        golden = _GOLDEN.get(digest) or self._simulated(self.golden, harness, cpu_s)
-        _GOLDEN[digest] = golden
-        while len(_GOLDEN) > MOST_TRACES:
-            _GOLDEN.pop(next(iter(_GOLDEN)), None)
+        golden = self._simulated_once(self.golden, harness, cpu_s)
         if why := golden.why or golden.missing(steps):
             return Comparison("unknown", f"the golden answer {why}")
         other = self._simulated(self.other, harness, cpu_s)
@@ -199,7 +198,21 @@ class Pair:
         if other.why:
             return Comparison("unknown", f"the answer {other.why}")
         each = json.loads(harness["src/trace.json"])[0]
-        return Traces(golden.lines(), other.lines(), each, steps)
+        lines = golden.lines()
+        if self.reverse is not None:
+            second = self._simulated_once(self.reverse, harness, cpu_s)
+            if not (second.why or second.missing(steps)):
+                lines = list(map(agreed, lines, second.lines()))
+        return Traces(lines, other.lines(), each, steps)
+
+    def _simulated_once(self, files: Files, harness: Files, cpu_s: float) -> Simulated:
+        """One of the latest simulations, or a new one."""
+        digest = sha256_of([files, self.context, harness, cpu_s])
+        result = _GOLDEN.get(digest) or self._simulated(files, harness, cpu_s)
+        _GOLDEN[digest] = result
+        while len(_GOLDEN) > MOST_TRACES:
+            _GOLDEN.pop(next(iter(_GOLDEN)), None)
+        return result
 
     def _simulated(self, files: Files, harness: Files, cpu_s: float) -> Simulated:
         script = ("python3", "/code/src/simulating.py", *places(self.context, files))

@@ -20,7 +20,7 @@ from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Stage, Verdict
 
-GRADER_VERSION = 24
+GRADER_VERSION = 25
 """Increased whenever the grader may judge an answer differently than before."""
 MOST_CACHED = 100_000
 """Number of newest verdicts that a process keeps, about 130 MB. A run of many days produces millions."""

@@ -36,10 +36,12 @@ from rtl_grader.traces.bench import (
     sandbox_scripts,
     settle_of,
     trace_files,
+    unpacked,
 )
 from rtl_grader.traces.driving import Driven, constructs_words, driven, undrivable
 from rtl_grader.traces.literals import own_literals
 from rtl_grader.traces.parameters import likely_values
+from rtl_grader.traces.races import RACE, agreed, in_reverse, varies
 from rtl_grader.traces.stimuli import Effort, Stimuli, is_exhausted, stimuli
 from rtl_grader.traces.unseen import unseen
 from rtl_grader.types.files import Files
@@ -70,6 +72,8 @@ class Judged:
     """Why the golden answer cannot judge, in words."""
     design: Driven | None = None
     """How to drive the golden answer with its default parameters, where it was simulated."""
+    reverse: Files | None = None
+    """The golden answer with its processes in reverse order, where they race."""
 
 
 def judging_of(problem: Problem) -> Judging:
@@ -115,7 +119,7 @@ def _own_inputs(grader: Grader, problem: Problem, judged: Judged, answer: Files)
     files = {**sandbox_scripts(*JUDGE), **trace_files([(design, inputs)], settle)}
     plan = {**judged.plan, "role": "golden", "proof": ""}
     alone = {**files, "src/plan.json": json.dumps(plan)}
-    trace = _trace(grader, problem, golden, alone)
+    trace = _trace(grader, problem, golden, alone, judged.reverse)
     if trace["why"]:
         return {}
     sets = json.loads(judged.files["src/trace.json"])
@@ -168,13 +172,15 @@ def _judged(grader: Grader, problem: Problem) -> Judged:
     first = {**plan, "role": "golden", "proof": wants_proof}
     files |= sandbox_scripts(*PROVER) if wants_proof else {}
     files["src/plan.json"] = json.dumps(first)
-    trace = _trace(grader, problem, golden, files)
+    races = RACE in unseen("\n".join(hdl_files(golden).values()))
+    reverse = in_reverse(golden) if races else None
+    trace = _trace(grader, problem, golden, files, reverse)
     exceeds = trace["why"].startswith(_EXCEEDS)
     if exceeds and len(sets) > 1:
         # Perhaps it never ends with other values of its parameters.
         sets = sets[:1]
         files |= trace_files(sets, settle)
-        trace = _trace(grader, problem, golden, files)
+        trace = _trace(grader, problem, golden, files, reverse)
     if trace.get("proved"):
         return Judged(files, {**plan, "why": trace["why"]})
     if why := trace["why"]:
@@ -184,7 +190,7 @@ def _judged(grader: Grader, problem: Problem) -> Judged:
     usable = [sets[number] for number in trace["sets"]]
     files = {**sandbox_scripts(*JUDGE), **trace_files(usable, settle)}
     files["src/expected"] = trace["expected"]
-    return Judged(files, plan, design=sets[0][0])
+    return Judged(files, plan, design=sets[0][0], reverse=reverse)
 
 
 def _explained(grader: Grader, problem: Problem, golden: Files, why: str) -> str:
@@ -222,8 +228,25 @@ def _unproved(grader: Grader, problem: Problem, golden: Files) -> str:
     return constructs_words("golden answer", unseen("\n".join(texts)))
 
 
-def _trace(grader: Grader, problem: Problem, golden: Files, files: Files) -> Message:
-    """What the sandbox says about the golden answer: {why, sets, expected}, see inside/judge.py."""
+def _trace(
+    grader: Grader, problem: Problem, golden: Files, files: Files, reverse: Files | None
+) -> Message:
+    """What the sandbox says about the golden answer: {why, sets, expected}, see inside/judge.py. `expected` is X
+    where `reverse`, the golden answer with its processes in another order, gives something else."""
+    first = _simulated(grader, problem, golden, files)
+    if reverse is None or not first.get("expected"):
+        return first
+    second = _simulated(grader, problem, reverse, files)
+    if second.get("sets") == first["sets"]:
+        both = agreed(unpacked(first["expected"]), unpacked(second["expected"]))
+        first["expected"] = packed(both)
+        usual, _, _ = both.partition(b"\n\n")
+        if not varies(usual.split(b"\n")):
+            first["why"] = "the order of its processes decides all outputs that change"
+    return first
+
+
+def _simulated(grader: Grader, problem: Problem, golden: Files, files: Files) -> Message:
     steps, mounts = read_services(problem.harness)
     most = {"output_kb": MOST_OUTPUT_MB << 10, "output_mb": MOST_OUTPUT_MB}
     job = Job(

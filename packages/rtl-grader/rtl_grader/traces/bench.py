@@ -86,9 +86,15 @@ def bench(design: Driven, number: int = 0, settle: int = SETTLE) -> str:
     )
 
 
-def packed(text: str) -> str:
+def packed(text: str | bytes) -> str:
     """A text compressed, in base64: neither a compiler nor $readmem can read it."""
-    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+    data = text.encode() if isinstance(text, str) else text
+    return base64.b64encode(zlib.compress(data, 6)).decode()
+
+
+def unpacked(text: str) -> bytes:
+    """What `packed` made of a text."""
+    return zlib.decompress(base64.b64decode(text))
 
 
 @cache

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Set
 
 from rtl_grader.hdl.directives import decided, differences, macros_in_use
 from rtl_grader.hdl.tree import Node, SourceTree, find, name_of, tokens, walk
+from rtl_grader.traces.races import RACE
 
 Words = dict[str, str]
 _WORD = re.compile(
@@ -302,4 +303,4 @@ class _Processes:
                     names |= assigned
             for name in names:
                 if readers[name] > (name in early):
-                    yield "a race of", name
+                    yield RACE, name

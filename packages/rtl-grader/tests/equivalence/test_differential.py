@@ -170,6 +170,7 @@ endmodule
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "result", "said"),
     [
@@ -241,6 +242,7 @@ def test_a_test_bench_beside_the_design_is_left_out(grader, statement):
     assert told(grader, MIN + bench, bench + MIN).result == "equal"
 
 
+@pytest.mark.slow
 def test_a_golden_answer_that_never_ends_gives_no_verdict(grader):
     slow = MIN.replace(
         "endmodule", "  reg c = 0; always begin #0.001 c = ~c; end\nendmodule"

@@ -277,6 +277,7 @@ endmodule
 """
 
 
+@pytest.mark.slow
 def test_designs_of_one_structure_are_equal_whatever_their_size(grader):
     """Too much for model checking: a large memory, a multiplier, registers that nothing resets, an idle output."""
     golden, other = TABLE.format("store", "product"), TABLE.format("words", "whole")

@@ -108,6 +108,7 @@ def test_without_a_golden_answer_passing_answers_set_the_budget(grader, problem)
     assert "answers that pass take at most" in verdict.reasons[0]
 
 
+@pytest.mark.slow
 def test_the_golden_answer_is_graded_when_an_answer_uses_more_than_the_smallest_budget(
     grader, problem
 ):
@@ -135,6 +136,7 @@ def test_a_slow_right_answer_gets_the_budget_of_a_slow_golden_answer(executor, p
     assert verdict.passed, verdict.reasons
 
 
+@pytest.mark.slow
 def test_a_golden_answer_that_fails_sets_no_budget_and_is_graded_once(
     executor, problem, monkeypatch
 ):

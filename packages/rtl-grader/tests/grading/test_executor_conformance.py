@@ -431,6 +431,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_no_file_queue_or_shared_memory_survives_a_job(shell):
     left = shell('python3 -c "$P" leave', env={"P": LEAVING}).output
     assert int(left) > 6  # /code/rtl, /code/rundir, ..., /tmp, /dev/shm

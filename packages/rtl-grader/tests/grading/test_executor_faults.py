@@ -54,6 +54,7 @@ def test_killed_graders_and_engines_leave_nothing_behind(tmp_path, engine):
     )  # gradings continue while the engine is down, and may all be done by then
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)]
 )
@@ -97,6 +98,7 @@ def test_an_agent_that_stalls_within_its_answer_counts_as_dead(monkeypatch):
             wire.receive(agent, 5)
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_stalls_before_it_receives_the_job_is_replaced(monkeypatch):
     monkeypatch.setattr(wire, "GRACE_S", 3.0)
     with make_executor("bubblewrap") as executor:

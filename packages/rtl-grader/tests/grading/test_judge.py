@@ -191,6 +191,7 @@ def test_a_golden_answer_that_cannot_judge_is_an_error_with_the_reason(
     assert "the golden answer cannot judge" in result.reasons[0]
 
 
+@pytest.mark.slow
 def test_what_never_ends_is_an_error_of_the_golden_answer_and_a_timeout_of_another(executor):
     endless = XOR.replace("endmodule", "  initial forever;\nendmodule")
     limits = Grader(executor).limits.model_copy(update={"cpu_s": 2.0, "cpu_floor_s": 1.0})

@@ -61,6 +61,7 @@ def test_sums_reach_the_limits_at_which_they_saturate(grader, right, wrong):
     assert verdict(grader, MAC, MAC.replace(right, wrong)).outcome is Outcome.TESTS_FAILED
 
 
+@pytest.mark.slow
 def test_a_parameter_that_follows_from_another_one_is_not_set_alone(grader):
     result = verdict(grader, ENCODER, ENCODER, "The parameters are W and BITS.")
     assert result.passed, result.reasons
@@ -68,6 +69,7 @@ def test_a_parameter_that_follows_from_another_one_is_not_set_alone(grader):
     assert not verdict(grader, ENCODER, smaller, "The parameters are W and BITS.").passed
 
 
+@pytest.mark.slow
 def test_values_of_parameters_with_which_the_golden_answer_never_ends_are_left_out(executor):
     limits = Grader(executor).limits.model_copy(update={"cpu_s": 4.0, "cpu_floor_s": 1.0})
     grader = Grader(executor, limits=limits)

@@ -51,6 +51,7 @@ def test_every_problem_has_prompt_reference_and_interface(verilog_eval):
     assert {p.difficulty for p in verilog_eval.values()} == {"easy", "medium", "hard"}
 
 
+@pytest.mark.slow
 def test_at_least_97_percent_of_the_references_pass_and_the_others_are_known(
     grader, verilog_eval
 ):

@@ -82,6 +82,7 @@ def test_a_bench_that_has_no_end_is_named(tmp_path):
     assert "does not end itself" in str(reading(tmp_path, files).error)
 
 
+@pytest.mark.slow
 def test_a_bench_that_never_ends_is_named_when_the_golden_answer_runs(tmp_path, grader):
     files = {**WITH_BENCH, "tb/tb.v": BENCH.replace("$finish;", "forever #1;")}
     problem = problem_of(tmp_path, files)

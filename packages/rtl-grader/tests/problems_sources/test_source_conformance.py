@@ -253,6 +253,7 @@ def test_its_golden_answers_pass(source, grader):
     ]
 
 
+@pytest.mark.slow
 def test_one_command_lists_the_problems_of_all_sources(tmp_path, data):
     texts: dict[str, ProblemSource] = {}
     for number, (kind, write) in enumerate(SMALL.items()):

@@ -145,6 +145,7 @@ def test_a_repeated_grading_does_not_use_the_cache(grader):
     assert grade(grader, "g", attack).wall_s < again.wall_s < 60.0
 
 
+@pytest.mark.slow
 def test_the_runner_prints_a_table_and_fails_if_there_are_faults(tmp_path, monkeypatch, capsys):
     offender = Attack(
         "not honest at all",

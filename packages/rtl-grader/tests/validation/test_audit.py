@@ -134,6 +134,7 @@ endmodule
 """
 
 
+@pytest.mark.slow
 def test_a_test_bench_in_an_answer_is_ignored(run):
     """Whether it has its own block before the design, or follows it in the same block."""
     run.answer(
@@ -220,6 +221,7 @@ def test_a_run_without_passes_has_nothing_to_audit(run):
     assert audit_summary(run.history, "r") is None
 
 
+@pytest.mark.slow
 def test_the_report_shows_the_audit(run, tmp_path):
     keys = run.answer(run.half, RIGHT, WRONG)
     before = write_report(run.history, ["r"], tmp_path / "before.html").read_text()
@@ -232,6 +234,7 @@ def test_the_report_shows_the_audit(run, tmp_path):
     assert "h5, golden 4" in after
 
 
+@pytest.mark.slow
 def test_the_command_prints_json_and_exit_codes(run):
     run.answer(run.half, RIGHT, WRONG)
     done = run_command(

@@ -167,6 +167,7 @@ def test_a_register_that_is_too_short_for_a_counter_is_found(grader):
     assert found.result == "different", (found, short)
 
 
+@pytest.mark.slow
 def test_the_published_arbiter_is_fit_and_its_survivors_are_shown(grader, examples):
     found = validate_problem(
         examples[ARBITER], grader, level=Level("full", 4, (1,), ("zeros",))
@@ -266,6 +267,7 @@ def test_a_stub_that_is_right_does_not_make_a_problem_weak(grader, planted):
     assert "same" in found.evidence["stubs"]["zeros"]
 
 
+@pytest.mark.slow
 def test_starter_problems_are_fit_before_a_training_run(grader):
     """Every third family; the slow test below has all."""
     for problem in starter_problems("heldout", 18, 0)[::3]:

@@ -113,6 +113,7 @@ def test_counts_by_source_include_broken_lines_and_skipped_problems():
     assert [u.reason for u in unfit] == ["is not JSON", "needs a commercial tool"]
 
 
+@pytest.mark.slow
 def test_a_long_validation_reports_what_is_running(prefect, overrides, monkeypatch):
     from rtl_distill.flows import validate as flow
     from rtl_grader import work
