@@ -230,7 +230,7 @@ def collate(
     """Return the right-padded inputs of a batch, each [B, L, K], and the mask [B, L, K] of positions that
     are not padding.
 
-    `weights` defaults to 1. Other inputs in `names` are included if the first datum has them.
+    `weights` defaults to 1. Other inputs in `names` are included if a datum has them, and 1 in those that have not.
     """
     targets = [datum.matrix("target_tokens") for datum in data]
     batch_shape = len(data), *np.max([target.shape for target in targets], axis=0)
@@ -245,7 +245,7 @@ def collate(
     mask = stacked([np.ones(target.shape) for target in targets])
     inputs = {"target_tokens": stacked(targets, np.int64), "weights": mask}
     for name in names:
-        if name in data[0].inputs:
+        if any(name in datum.inputs for datum in data):
             inputs[name] = stacked([datum.matrix(name) for datum in data])
     return inputs, mask
 

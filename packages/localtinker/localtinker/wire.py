@@ -46,8 +46,10 @@ class TrainDatum:
     inputs: dict[str, np.ndarray]
 
     def matrix(self, name: str) -> np.ndarray:
-        """Return an input as [T, K]."""
-        return self.inputs[name].reshape(len(self.tokens_T), -1)
+        """Return an input as [T, K], 1 everywhere if the datum has none."""
+        targets = self.inputs["target_tokens"]
+        values = self.inputs.get(name, np.ones(targets.shape))
+        return values.reshape(len(targets), -1)
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
         message.ParseFromString(body)
     except DecodeError as error:
         raise RequestError(f"body: not a ForwardBackwardRequest message ({error})") from error
-    config = {}
+    config: dict[str, Any] = dict(message.loss_fn_config)  # all that clients before 0.38 write
     for key, value in message.loss_fn_config_v2.items():
         config[key] = getattr(value, value.WhichOneof("value") or "number")
     data = []

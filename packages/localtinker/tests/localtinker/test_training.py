@@ -16,6 +16,9 @@ from localtinker_helpers import (
 )
 from tinker import types
 
+from localtinker.trainer import collate
+from localtinker.wire import TrainDatum
+
 # AdamW with beta 0 and an enormous eps changes a parameter by -gradient, so this step reveals gradients through the SDK.
 SHOW_GRADIENT = types.AdamParams(learning_rate=1e8, beta1=0.0, beta2=0.0, eps=1e8)
 
@@ -93,3 +96,12 @@ def test_outputs_keep_the_order_and_length_of_the_data(client):
         alone.loss_fn_outputs[0]["logprobs"].data,
         atol=1e-4,
     )
+
+
+def test_weights_count_where_they_are_given_and_are_1_elsewhere():
+    tokens, zero = np.arange(3), np.zeros(3, np.float32)
+    plain = TrainDatum(tokens, {"target_tokens": tokens})
+    weighted = TrainDatum(tokens, {"target_tokens": tokens, "weights": zero})
+    for data, sums in (([plain, weighted], [3, 0]), ([weighted, plain], [0, 3])):
+        inputs, _ = collate(data, ["weights"])
+        assert inputs["weights"].sum((1, 2)).tolist() == sums
