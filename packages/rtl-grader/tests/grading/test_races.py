@@ -68,4 +68,6 @@ endmodule
         top="m",
     )
     verdict = grader.grade(problem, Answer(files=problem.golden))
-    assert "the order of its processes decides all outputs that change" in " ".join(verdict.reasons)
+    assert "the order of its processes decides all outputs that change" in " ".join(
+        verdict.reasons
+    )
