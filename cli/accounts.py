@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from rtl_distill.cli.arguments import DbOption, NewestRunArgument, open_history, pick_run
+from rtl_distill.cli.arguments import (
+    HISTORY,
+    DbOption,
+    NewestRunArgument,
+    open_history,
+    pick_run,
+)
 
 if TYPE_CHECKING:
     from rtl_core.config import RunConfig
@@ -23,7 +29,7 @@ BilledOption = Annotated[
 
 
 def cost(
-    run: NewestRunArgument = None, billed: BilledOption = False, db: DbOption = None
+    run: NewestRunArgument = None, billed: BilledOption = False, db: DbOption = HISTORY
 ) -> None:
     """Print the tokens of a run by model and kind, what they cost by the price list, and what was billed for them.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import resources
 from pathlib import Path
@@ -47,13 +46,11 @@ PurposeOption = Annotated[
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="Show Prefect's own log lines too.")
 ]
+ExecutorName = Literal["bubblewrap", "docker"]
+HISTORY = Path("runs/history.duckdb")
 DbOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--db",
-        metavar="PATH",
-        help="History file (default: $RTL_DISTILL_DB, else runs/history.duckdb).",
-    ),
+    Path,
+    typer.Option("--db", "--history", envvar="RTL_DISTILL_DB", help="History file."),
 ]
 RunArgument = Annotated[str, typer.Argument(help="Name of the run.")]
 NewestRunArgument = Annotated[
@@ -70,17 +67,11 @@ def announce(work: str) -> None:
         typer.echo(work, err=True)
 
 
-def database_path(db: Path | None) -> Path:
-    """Path of the history: `db`, else the environment variable, else the default."""
-    return db or Path(os.environ.get("RTL_DISTILL_DB") or "runs/history.duckdb")
-
-
-def open_history(db: Path | None, *, forward: bool = False) -> History:
+def open_history(db: Path, *, forward: bool = False) -> History:
     """Open the history for reading. `forward` opens an existing one for writing."""
     from rtl_core.history.store import History
 
-    path = database_path(db)
-    return History(path, read_only=not (forward and path.is_file()))
+    return History(db, read_only=not (forward and db.is_file()))
 
 
 def pick_run(history: History, name: str | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -110,17 +109,12 @@ def check(
         _print_json(findings)
     else:
         _show_findings(findings)
-        _estimate_or_why_not(partial(print_estimate, settings, *assumed))
+        try:
+            print_estimate(settings, *assumed)
+        except UserError as error:
+            typer.echo(f"estimate: {error}")
     if any(finding.level == "wrong" for finding in findings):
         raise typer.Exit(2)
-
-
-def _estimate_or_why_not(print_estimate: Callable[[], None]) -> None:
-    """Print the estimate, and why it is missing or has no dollars. A public set that is not here has a known size."""
-    try:
-        print_estimate()
-    except UserError as error:
-        typer.echo(f"estimate: {error}")
 
 
 def _findings(settings: RunConfig, config: str, overrides: list[str]) -> list[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rtl_distill.cli.arguments import SourceOption
-from rtl_distill.cli.evaluating import BaseUrlOption, EndpointOption, HistoryOption, SetOption
+from rtl_distill.cli.arguments import HISTORY, DbOption, SourceOption
+from rtl_distill.cli.evaluating import BaseUrlOption, EndpointOption, SetOption
 
 if TYPE_CHECKING:
     from rtl_core.config import RunConfig
@@ -27,7 +26,6 @@ BudgetOption = Annotated[
 YesOption = Annotated[
     bool, typer.Option("--yes", help="Do not ask before tokens are paid for.")
 ]
-DEFAULT_HISTORY = Path("runs/history.duckdb")
 
 
 def describe(
@@ -40,7 +38,7 @@ def describe(
     base_url: BaseUrlOption = None,
     budget: BudgetOption = None,
     yes: YesOption = False,
-    db: HistoryOption = DEFAULT_HISTORY,
+    db: DbOption = HISTORY,
     set_: SetOption = None,
 ) -> None:
     r"""Let a model write specifications of golden answers, and keep those from which another one finds the
@@ -61,6 +59,7 @@ def describe(
     from rtl_core.synthesis import descriptions as described
     from rtl_core.synthesis.asking import most_dollars
     from rtl_distill.cli.flow import run_flow
+    from rtl_grader.digest import sha256_of
 
     trips = described.RoundTrips(output)
     problems = list(described.waiting(_problems(source), output, trips.others))
@@ -79,7 +78,7 @@ def describe(
     # The same problems have the same file, so that the solver's run resumes.
     ids = begun if len(chosen) == len(rest) else [problem.id for problem in chosen]
     trips.begin(ids)
-    digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()[:12]
+    digest = sha256_of(ids)[:12]
     path = db.parent / f"described-{digest}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
@@ -108,7 +107,7 @@ def doubt(
     base_url: BaseUrlOption = None,
     budget: BudgetOption = None,
     yes: YesOption = False,
-    db: HistoryOption = DEFAULT_HISTORY,
+    db: DbOption = HISTORY,
     set_: SetOption = None,
 ) -> None:
     """Doubt golden answers: which behave unlike what most answers of a strong model agree on?
@@ -125,6 +124,7 @@ def doubt(
     from rich.console import Console
 
     from rtl_core.config import load_config
+    from rtl_core.reporting.console import rich_table
     from rtl_core.synthesis.asking import most_dollars
     from rtl_core.synthesis.descriptions import add_rows
     from rtl_core.synthesis.doubting import doubts_of_run, table
@@ -138,7 +138,7 @@ def doubt(
     flow = "rtl_distill.flows.evaluate:evaluate_model"
     run_flow(flow, *evaluation, title=f"answers of {model}")
     rows = doubts_of_run(config)
-    Console().print(table(rows))
+    Console().print(rich_table(table(rows)))
     _echo_counts("golden answer", Counter(row["verdict"] for row in rows))
     if output is not None:
         output.unlink(missing_ok=True)
@@ -161,14 +161,13 @@ def _evaluation(
         "prompting.template": template,
         "evaluation.endpoint": options["endpoint"],
         "tinker.base_url": options["base_url"],
-        "run.history": str(options["db"]),
-        "run.directory": str(options["db"].parent),
     }
     return model_evaluation(
         model,
         options["source"],
         protocol="round-trip",
         samples=answers,
+        history=options["db"],
         name=None,
         settings=settings,
         overrides=options["set_"] or [],

@@ -147,7 +147,7 @@ def _show(config: RunConfig, result: Forecast) -> None:
         _say(f"\n{title}", "bold")
         for note in notes:
             _say(f"  - {note}")
-    if total_dollars(result.usage, prices) is None and not here:
+    if None in result.usd and not here:
         prices_of(config)  # raises if there is a budget
         raise no_price(result.usage, prices, "the estimate has no dollars")
 
@@ -158,12 +158,10 @@ def _say(text: str, style: str | None = None) -> None:
 
 def _show_sums(config: RunConfig, result: Forecast) -> None:
     """Print what the run costs at most and likely, and whether its budget covers it."""
-    from rtl_core.cost.tokens import total_dollars
     from rtl_grader.words import counted
 
     most, likely = result.most, result.likely
-    highest = total_dollars(most.usage, result.prices)
-    total = total_dollars(likely.usage, result.prices)
+    total, highest = result.usd
 
     def sum_of(value: float | None) -> str:
         if value is None:
@@ -188,7 +186,7 @@ def _show_sums(config: RunConfig, result: Forecast) -> None:
 
 def _table(result: Forecast, here: bool) -> Table:
     """Table of tokens and dollars by model and kind; without dollars if everything runs on this machine (`here`)."""
-    from rtl_core.cost.tokens import ModelPrice, Tokens, dollars, total_dollars
+    from rtl_core.cost.tokens import ModelPrice, Tokens, dollars
 
     most, likely, prices = result.most, result.likely, result.prices
     titles = ("USD/M", "tokens\nat most", "USD\nat most", "tokens\nlikely", "USD\nlikely")
@@ -218,7 +216,7 @@ def _table(result: Forecast, here: bool) -> Table:
                 name = ""
         table.add_section()
     if not here:
-        highest, total = (_usd(total_dollars(one.usage, prices)) for one in (most, likely))
+        total, highest = map(_usd, result.usd)
         add("total", "", "", "", highest, "", total)
     return table
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rtl_core.errors import ConfigError
-from rtl_distill.cli.arguments import ConfigOption, SourceOption, announce
+from rtl_distill.cli.arguments import (
+    HISTORY,
+    ConfigOption,
+    DbOption,
+    ExecutorName,
+    SourceOption,
+    announce,
+    open_history,
+)
 
 if TYPE_CHECKING:
     from rtl_core.config import RunConfig
@@ -20,7 +28,6 @@ if TYPE_CHECKING:
     from rtl_grader.types.problem import Problem
     from rtl_grader.types.verdict import Verdict
 
-ExecutorName = Literal["bubblewrap", "docker"]
 _of_run = partial(typer.Option, rich_help_panel="For a run")
 _of_model = partial(typer.Option, rich_help_panel="For a model, without a run")
 
@@ -50,9 +57,6 @@ TopPOption = Annotated[
 ]
 MaxTokensOption = Annotated[
     int | None, typer.Option(min=1, help="Override the maximum tokens of an answer.")
-]
-HistoryOption = Annotated[
-    Path, typer.Option("--db", "--history", envvar="RTL_DISTILL_DB", help="History file.")
 ]
 SplitOption = Annotated[
     Literal["heldout", "test"] | None,
@@ -147,7 +151,7 @@ def evaluate(
     temperature: TemperatureOption = None,
     top_p: TopPOption = None,
     max_tokens: MaxTokensOption = None,
-    db: HistoryOption = Path("runs/history.duckdb"),
+    db: DbOption = HISTORY,
     split: SplitOption = None,
     policy: PolicyOption = None,
     step: StepOption = None,
@@ -230,14 +234,13 @@ def _evaluate(options: dict[str, Any]) -> None:
         "evaluation.endpoint": options["endpoint"],
         "evaluation.agentic": options["agentic"],
         "grading.executor": options["executor"],
-        "run.history": str(db),
-        "run.directory": str(db.parent),
     }
     file, overrides = model_evaluation(
         model,
         options["problems"],
         protocol=options["protocol"] or "cvdp",
         samples=options["samples"],
+        history=db,
         name=options["name"],
         settings=keys,
         overrides=options["set_"] or [],
@@ -252,10 +255,9 @@ def _evaluate(options: dict[str, Any]) -> None:
 def _is_finished(db: Path, card: Path, settings: RunConfig) -> bool:
     """Whether the history has this evaluation of a model. ConfigError if the card's file is another one's."""
     from rtl_core.cards.making import check_path
-    from rtl_core.history.store import History
 
     check_path(card, settings.run.name)
-    record = History(db, read_only=True).run(settings.run.name) if db.exists() else None
+    record = open_history(db).run(settings.run.name) if db.exists() else None
     asked = settings.model_dump(mode="json")
     return record is not None and (record.status, record.config) == ("finished", asked)
 
@@ -265,9 +267,8 @@ def _write_cards(card: Path | None, db: Path, which: str, protocol: Path | None 
     if card is None:
         return
     from rtl_core.cards.making import write_cards
-    from rtl_core.history.store import History
 
-    for file in write_cards(History(db, read_only=True), which, card, protocol):
+    for file in write_cards(open_history(db), which, card, protocol):
         typer.echo(f"wrote {file}")
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from rtl_distill.cli.arguments import (
+    HISTORY,
     ConfigOption,
     DbOption,
+    ExecutorName,
     NewestRunArgument,
     PurposeOption,
     SourceOption,
     announce,
-    database_path,
     open_history,
     pick_run,
 )
@@ -24,6 +25,8 @@ from rtl_grader.cli.options import JobsOption
 
 if TYPE_CHECKING:
     from rtl_grader.types.problem import Problem
+
+UNLIMITED = 2**31 - 1
 
 
 def reproduce(
@@ -49,7 +52,7 @@ def reproduce(
         typer.Option(help="bubblewrap or docker (default: the one that most records name)."),
     ] = None,
     jobs: JobsOption = 0,
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """Grade the answers of verdict records again, and report which verdicts differ and why.
 
@@ -123,7 +126,7 @@ def _told(card: Path, verdicts: Path, faults: list[str]) -> bool:
 def regrade(
     run: NewestRunArgument = None,
     executor: Annotated[
-        Literal["bubblewrap", "docker"] | None,
+        ExecutorName | None,
         typer.Option(help="Where the harness runs (default: as in the run)."),
     ] = None,
     image: Annotated[
@@ -139,11 +142,11 @@ def regrade(
     ] = None,
     purpose: PurposeOption = "all",
     first_step: Annotated[int, typer.Option("--from", min=0, help="First step.")] = 0,
-    last_step: Annotated[int, typer.Option("--to", min=0, help="Last step.")] = 2**31 - 1,
-    most: Annotated[int, typer.Option("--most", min=1, help="Maximum number of rollouts.")] = 2
-    ** 31
-    - 1,
-    db: DbOption = None,
+    last_step: Annotated[int, typer.Option("--to", min=0, help="Last step.")] = UNLIMITED,
+    most: Annotated[
+        int, typer.Option("--most", min=1, help="Maximum number of rollouts.")
+    ] = UNLIMITED,
+    db: DbOption = HISTORY,
 ) -> None:
     """Grade a run's answers again and report which verdicts changed; the original verdicts stay as they are.
 
@@ -167,7 +170,7 @@ def regrade(
         "last_step": last_step,
         "most": most,
     }
-    order = (name, str(database_path(db)), label, executor, image, seed, choice)
+    order = (name, str(db), label, executor, image, seed, choice)
     run_flow("rtl_distill.flows.regrade:regrade", *order, title=f"regrade {name}")
 
 
@@ -187,7 +190,7 @@ def audit(
         int, typer.Option(min=0, help="Number of other parameter sets to try.")
     ] = 6,
     proof: ProofOption = 10.0,
-    most: Annotated[int, typer.Option(min=1, help="Maximum number of passes.")] = 2**31 - 1,
+    most: Annotated[int, typer.Option(min=1, help="Maximum number of passes.")] = UNLIMITED,
     jobs: JobsOption = 0,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 when a pass is doubtful.")
@@ -195,7 +198,7 @@ def audit(
     json_: Annotated[
         bool, typer.Option("--json", help="Print one JSON object and nothing else.")
     ] = False,
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """Compare every passed answer of a run with its problem's golden answer, and list the doubtful ones.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,9 +14,9 @@ from rich.text import Text
 
 from rtl_core.errors import HistoryError
 from rtl_distill.cli.arguments import (
+    HISTORY,
     DbOption,
     NewestRunArgument,
-    database_path,
     open_history,
     pick_run,
 )
@@ -56,7 +57,7 @@ def query(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the schema with its comments.")
     ] = False,
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """Query the history of all runs, with SQL or a named query. This works while a run is writing to it.
 
@@ -150,8 +151,7 @@ def _print(answer: pa.Table, output: Output, limit: int) -> None:
 
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.column_names)
-        for row in _rows(answer):
-            writer.writerow(["" if v is None else v for v in row])
+        writer.writerows(_rows(answer))
     else:
         _table(answer, limit)
 
@@ -217,7 +217,7 @@ def _table(answer: pa.Table, limit: int) -> None:
 def snapshot(
     target: Annotated[Path, typer.Argument(help="Path of the copy.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """Copy the history, even while a run is writing to it. The copy is consistent.
 
@@ -232,7 +232,7 @@ def snapshot(
     """
     from rtl_core.history.export import take_snapshot
 
-    typer.echo(str(take_snapshot(database_path(db), target, overwrite=force)))
+    typer.echo(str(take_snapshot(db, target, overwrite=force)))
 
 
 def export(
@@ -249,7 +249,7 @@ def export(
             help="Include token ids and both models' log-probabilities in rollouts.jsonl.",
         ),
     ] = False,
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """Export a run as files: one Parquet file per table, rollouts.jsonl and metrics.jsonl (one line per
     step, common metric names).
@@ -270,16 +270,23 @@ def export(
     if format_ in ("parquet", "all"):
         for path in exports.export_parquet(history, name, folder):
             typer.echo(str(path))
-    if format_ in ("rollouts", "all"):
-        from rtl_core.episodes.exporting import export_rollouts
+    parts = {"all": ["rollouts", "metrics"], "parquet": []}
+    for what in parts.get(format_, [format_]):
+        file = folder / f"{what}.jsonl"
+        lines = _lines(what, history, name, tokens)
+        typer.echo(f"{file}: {exports.write_lines(file, lines)} lines")
 
-        count = export_rollouts(history, name, folder / "rollouts.jsonl", tokens=tokens)
-        typer.echo(f"{folder / 'rollouts.jsonl'}: {count} rollouts")
-    if format_ in ("metrics", "all"):
-        count = exports.write_lines(folder / "metrics.jsonl", exports.metrics(history, name))
-        typer.echo(f"{folder / 'metrics.jsonl'}: {count} lines")
-    if format_ == "verdicts":
-        from rtl_core.rollouts.verdict_records import records_of
 
-        count = exports.write_lines(folder / "verdicts.jsonl", records_of(history, name))
-        typer.echo(f"{folder / 'verdicts.jsonl'}: {count} verdicts")
+def _lines(what: str, history: History, run: str, tokens: bool) -> Iterable[dict[str, Any]]:
+    """The rollouts, metrics or verdicts of a run, each as JSON."""
+    if what == "metrics":
+        from rtl_core.history.export import metrics
+
+        return metrics(history, run)
+    if what == "rollouts":
+        from rtl_core.episodes.exporting import rollout_lines
+
+        return rollout_lines(history, run, tokens)
+    from rtl_core.rollouts.verdict_records import records_of
+
+    return records_of(history, run)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_distill.cli.arguments import (
+    HISTORY,
     DbOption,
     NewestRunArgument,
     RolloutArgument,
@@ -61,7 +62,7 @@ def report(
             help="Add a section of your own (docs/architecture.md). May be repeated.",
         ),
     ] = None,
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """Write the report of a run as one HTML file that needs no network. This works while the run is in progress.
 
@@ -78,7 +79,7 @@ def report(
     from rtl_core.run.folder import flow_run_page, report_path
 
     history = open_history(db)
-    names = [pick_run(history, name) for name in runs] if runs else [pick_run(history, None)]
+    names = [pick_run(history, name) for name in runs or (None,)]
     path = write_report(
         history,
         names,
@@ -103,7 +104,7 @@ def compare(
             help="Two or more runs, or two cards (.json); the others are compared with the first.",
         ),
     ],
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """Compare runs: held-out results with a paired test, short curves, problems on which they differ,
     different settings.
@@ -151,7 +152,7 @@ def watch(
     once: Annotated[
         bool, typer.Option("--once", help="Print the state once and exit.")
     ] = False,
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """Watch a run from any terminal until it ends or is paused. Exit code 0 when it finished, else 1.
 
@@ -188,7 +189,7 @@ def view(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in your browser.")
     ] = True,
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """Serve a local web page: runs, steps, groups, rollouts with their tokens and waveforms, and the model's mistakes.
 
@@ -250,7 +251,7 @@ def show(
             rich_help_panel=AGAIN,
         ),
     ] = False,
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """Print a rollout: problem, tool calls if any, answer, verdict with reasons, reward by term, KL by token.
 
@@ -274,7 +275,7 @@ def show(
         _print_rollout(rollout, tokenizer, db)
 
 
-def _print_rollout(rollout: str, tokenizer: str | None, db: Path | None) -> None:
+def _print_rollout(rollout: str, tokenizer: str | None, db: Path) -> None:
     from rtl_core.reporting.rollout import audit_of, level_of, rollout_view
     from rtl_core.view.pieces import pieces
     from rtl_grader.words import visible
@@ -303,7 +304,7 @@ def _print_rollout(rollout: str, tokenizer: str | None, db: Path | None) -> None
         )
 
 
-def _debug(rollout: str, waves: Path | None, shell: bool, db: Path | None) -> None:
+def _debug(rollout: str, waves: Path | None, shell: bool, db: Path) -> None:
     """Grade a rollout again, and exit with 0 if its verdict equals the recorded one."""
     from rtl_core.debugging.again import executor_of, open_case
     from rtl_core.debugging.shell import shell_of

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_distill.cli.arguments import (
+    HISTORY,
     ConfigArgument,
     DbOption,
     RunArgument,
@@ -74,7 +75,7 @@ def train(
     )
 
 
-def pause(run: RunArgument, db: DbOption = None) -> None:
+def pause(run: RunArgument, db: DbOption = HISTORY) -> None:
     """Stop a run after its current step, and keep it from starting until `resume`.
 
     To stop it within seconds, press Ctrl-C or cancel it in Prefect; unfinished rollouts are then sampled again.
@@ -114,7 +115,7 @@ def resume(
     set_: SetOption = None,
     accept_changes: AcceptOption = False,
     verbose: VerboseOption = False,
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """Continue a run that was paused, cancelled or interrupted, with the configuration stored in the history.
 
@@ -142,7 +143,7 @@ def resume(
     )
 
 
-def set_aside(run: RunArgument, db: DbOption = None) -> None:
+def set_aside(run: RunArgument, db: DbOption = HISTORY) -> None:
     """Discard the answers of a run's next step, so that it is sampled again. They stay in the history,
     marked `set_aside`.
 
@@ -224,7 +225,7 @@ def checkpoints(
     all_: AllOption = False,
     delete: DeleteOption = False,
     yes: YesOption = False,
-    db: DbOption = None,
+    db: DbOption = HISTORY,
 ) -> None:
     """List the weights that a run has on the service, or export them as an adapter (peft's format) or a whole model.
 

@@ -54,7 +54,8 @@ async def evaluate(
     """
     settings = evaluation.config_for(Path(history), run, split, other, step)
     if policy == "student":
-        settings = evaluation.without_teachers(settings)
+        # So that no teacher's service has to be reachable.
+        settings = settings.but("tinker", teacher=None, teachers={})
     async with session_of_flow(settings, as_visitor=True) as session:
         plan = evaluation.plan_evaluation(session, policy, step, samples, other)
         if not session.trains:

@@ -54,9 +54,7 @@ async def regrade(
     settings, tell = config_of(History(Path(history), read_only=True), run), progress.get()
     options = {"executor": executor, "image": image, "seed": seed}
     changes = {name: value for name, value in options.items() if value is not None}
-    settings = settings.model_copy(
-        update={"grading": settings.grading.model_copy(update=changes)}
-    )
+    settings = settings.but("grading", **changes)
     if image is not None and settings.grading.executor != "docker":
         words = f"the executor {settings.grading.executor} uses no image"
         raise ConfigError(words, "add --executor docker, or omit --image")

@@ -15,9 +15,9 @@ from rtl_core.rollouts import planning
 from rtl_core.rollouts.auditing import audit_group
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import credit_group
-from rtl_core.rollouts.evaluation import is_due, plan_evaluation
+from rtl_core.rollouts.evaluation import plan_evaluation
 from rtl_core.rollouts.side_by_side import in_order
-from rtl_core.rollouts.survey import STEPS_AHEAD, ValidationAhead
+from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.rollouts.training import set_aside_once
 from rtl_core.run import retention, status, stopping
 from rtl_core.run.session import Session
@@ -94,7 +94,7 @@ async def run_remaining(session: Session, ahead: ValidationAhead) -> str | None:
     if reason := stopping.stop_reason(session):
         return reason
     ahead.begin(problem.id for problem in session.loaded.heldout)
-    ahead.begin(planning.next_problems(session.weights.steps, -1, STEPS_AHEAD))
+    ahead.begin(planning.next_problems(session.weights.steps, -1))
     await evaluate_policy(session, plan_evaluation(session, "student", 0), ahead)
     reason, _ = await all_of([train_epochs(session, ahead), evaluate_teacher(session, ahead)])
     if reason is None:
@@ -119,9 +119,8 @@ async def evaluate_teacher(session: Session, ahead: ValidationAhead) -> None:
 
 async def train_epochs(session: Session, ahead: ValidationAhead) -> str | None:
     """Train all epochs. Returns why it stopped early, or None."""
-    last = session.history.last_trained_step(session.run)
     # A crash may have happened between a step and its evaluation.
-    await evaluate_if_due(session, last.step + 1 if last else 0)
+    await evaluate_if_due(session, session.history.steps_done(session.run))
     for epoch in range(session.config.run.epochs):
         if reason := await train_epoch(session, ahead, epoch):
             return reason
@@ -130,7 +129,7 @@ async def train_epochs(session: Session, ahead: ValidationAhead) -> str | None:
 
 async def evaluate_if_due(session: Session, step: int) -> None:
     """Run the intermediate evaluation that is due after `step` train steps, if any; not after the last step."""
-    if step <= session.weights.steps[-1].step and is_due(session.config, step):
+    if step <= session.weights.steps[-1].step and session.config.evaluates_after(step):
         await evaluate_policy(session, plan_evaluation(session, "student", step))
 
 
@@ -160,7 +159,7 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
     """Sample, grade, score and credit all groups concurrently; without a KL, replace groups that teach nothing."""
     config, steps = session.config, session.weights.steps
     step = await planning.batch_of(session, state, ahead.finished)
-    ahead.begin(planning.next_problems(steps, state.step, STEPS_AHEAD))
+    ahead.begin(planning.next_problems(steps, state.step))
     stages = [grade_group]
     if planning.needs_scores(config, step, len(steps)):
         stages.append(score_group)

@@ -134,8 +134,7 @@ async def validate(
     """
     settings = load_config(config, overrides or [])
     name = f"{settings.run.name[:53]}{VALIDATION}"
-    section = settings.run.model_copy(update={"name": name})
-    settings = settings.model_copy(update={"run": section})
+    settings = settings.but("run", name=name)
     opened = session_of_flow(settings, with_policy=False, accept_changes=True)
     async with opened as session, status.run_status(session):
         return await validate_problems(session, level, mutants, seeds, audit)

@@ -141,8 +141,7 @@ class Publisher:
             "time/total": "seconds",
         }
         history, run = self._session.history, self._session.run
-        last = history.last_trained_step(run)
-        first = last.step - LAST_STEPS + 1 if last else 0
+        first = history.steps_done(run) - LAST_STEPS
         rows = []
         for step, metrics in history.step_metrics(run, first).items():
             row: dict[str, Any] = {"step": step + 1}

@@ -52,10 +52,10 @@ def broken(path: Path, run: str, state: Path) -> list[str]:
 def last_saved(history: History, run: str, state: Path) -> Path | None:
     """The folder with adapter and optimizer of a run's last step, as the embedded service keeps them in the
     folder `state`."""
-    last = history.last_trained_step(run)
-    if not (last and last.state_path):
+    trained = history.trained_steps(run)
+    if not (trained and trained[-1].state_path):
         return None
-    checkpoint = live_checkpoints(state).get(last.state_path)
+    checkpoint = live_checkpoints(state).get(trained[-1].state_path)
     return checkpoint.folder(state) if checkpoint else None
 
 

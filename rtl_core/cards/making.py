@@ -71,8 +71,9 @@ def write_cards(
         ConfigError: the run's configuration cannot be used here, or as for `check_path`.
     """
     one = history.evaluation(which)
-    own = [] if one else scheduled_evaluations(history, which)
-    records = [one] if one else [*own, *_episodes(history, which)]
+    records = (
+        [one] if one else scheduled_evaluations(history, which) + _episodes(history, which)
+    )
     written: list[Path] = []
     for record in records:
         last = record is records[-1]

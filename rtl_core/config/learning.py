@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, field_validator
 
 from localtinker.losses import CLIP, LOSSES, UNAVAILABLE, policy_losses
+from rtl_core.config.known import refuse_unknown
 from rtl_core.config.url import EndpointUrl
 from rtl_core.learning.advantage import Baseline
 from rtl_core.learning.credit import Doubtful, Truncated
@@ -18,7 +19,6 @@ from rtl_core.learning.pools import PoolRules
 from rtl_core.learning.schedule import KlSchedule, scheduled
 from rtl_core.types.numbers import Count, Share
 from rtl_grader.types.section import Section
-from rtl_grader.words import did_you_mean
 
 SELF_DISTILLATION = "self_distillation"
 """Algorithm whose teacher is the student with a hint in its prompt."""
@@ -189,13 +189,9 @@ class LearningSection(Section):
     @field_validator("loss")
     @classmethod
     def _known_loss(cls, name: str) -> str:
-        if name not in policy_losses():
-            hint = did_you_mean(name, policy_losses(), f"known: {', '.join(policy_losses())}")
-            if name in UNAVAILABLE:
-                raise ValueError(
-                    f"no training with the loss {name!r}: {UNAVAILABLE[name]}; {hint}"
-                )
-            raise ValueError(f"unknown loss {name!r}; {hint}")
+        if name in UNAVAILABLE:
+            raise ValueError(f"no training with the loss {name!r}: {UNAVAILABLE[name]}")
+        refuse_unknown("loss", [name], policy_losses())
         return name
 
     @property
@@ -321,7 +317,5 @@ class HealthSection(Section):
     @field_validator("ranges")
     @classmethod
     def _known_metrics(cls, ranges: dict[str, SafeRange]) -> dict[str, SafeRange]:
-        if unknown := sorted(set(ranges) - set(METRICS)):
-            hint = did_you_mean(unknown[0], METRICS, f"known: {', '.join(METRICS)}")
-            raise ValueError(f"unknown metric {', '.join(unknown)}; {hint}")
+        refuse_unknown("metric", ranges, METRICS)
         return ranges

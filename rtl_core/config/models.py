@@ -288,6 +288,18 @@ class RunConfig(Section):
         """Number of answers per problem of a supervised step, of the teacher or the endpoint."""
         return self.learning.warm_start_answers or self.sampling.group_size
 
+    def but(self, section: str, **changes: Any) -> RunConfig:
+        """Return the configuration with other values of some keys of a section, which are not checked."""
+        changed = getattr(self, section).model_copy(update=changes)
+        return self.model_copy(update={section: changed})
+
+    def evaluates_after(self, step: int) -> bool:
+        """Whether an intermediate evaluation is due after `step` train steps."""
+        section = self.evaluation
+        warm = section.after_warm_start and step == self.learning.warm_start_steps
+        regular = section.every > 0 and step % section.every == 0
+        return step > 0 and (warm or regular)
+
     def problems_of_step(self, step: int) -> int:
         """Number of problems of step `step` (from 0)."""
         learning = self.learning

@@ -6,9 +6,9 @@ import importlib
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from rtl_core.config.known import refuse_unknown
 from rtl_core.learning.reward import TERMS
 from rtl_grader.types.section import Section
-from rtl_grader.words import did_you_mean
 
 
 class RewardSection(Section):
@@ -46,10 +46,8 @@ class RewardSection(Section):
     @field_validator("weights")
     @classmethod
     def _known_terms(cls, weights: dict[str, float], info: ValidationInfo) -> dict[str, float]:
-        unknown = sorted(set(weights) - set(TERMS))
-        if unknown and "plugins" in info.data:  # otherwise the failed import is reported
-            hint = did_you_mean(unknown[0], TERMS, f"known: {', '.join(TERMS)}")
-            raise ValueError(f"unknown reward term {', '.join(unknown)}; {hint}")
+        if "plugins" in info.data:  # otherwise the failed import is reported
+            refuse_unknown("reward term", weights, TERMS)
         if not any(weights.values()):
             raise ValueError(
                 "all reward weights are 0, so nothing would be learnt; give at least one term a weight"

@@ -13,6 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import add
 
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import (
@@ -110,12 +111,7 @@ class _Answers:
     training: Tokens
 
     def __add__(self, other: _Answers) -> _Answers:
-        return _Answers(
-            self.count + other.count,
-            self.sampling + other.sampling,
-            self.scoring + other.scoring,
-            self.training + other.training,
-        )
+        return _Answers(*map(add, vars(self).values(), vars(other).values()))
 
 
 @dataclass(frozen=True)
@@ -201,8 +197,7 @@ def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> 
     if config.tinker.teachers:
 
         def alone(teacher: str) -> Estimate:
-            tinker = config.tinker.model_copy(update={"teacher": teacher, "teachers": {}})
-            return at_most(config.model_copy(update={"tinker": tinker}), work)
+            return at_most(config.but("tinker", teacher=teacher, teachers={}), work)
 
         def cost(estimate: Estimate) -> float:
             dollars = total_dollars(estimate.usage, prices) if prices else None
@@ -259,7 +254,8 @@ def _estimate(rules: _Rules) -> Estimate:
         by_teachers = rules.by_teachers(survey.sampling, work.train.sources)
         training += [{student: survey.sampling}, by_teachers]
 
-    evaluations = _evaluations(config, steps)
+    # Besides the intermediate ones, one before and one after the run.
+    evaluations = 2 + sum(map(config.evaluates_after, range(steps)))
     by_teacher = int(config.evaluation.teacher and teacher is not None)
     of_evaluation = replace(rules, work=replace(work, completion=rules.evaluated))
     one = of_evaluation.ask(work.heldout.count, work.heldout.mean, config.evaluation.samples)
@@ -270,19 +266,6 @@ def _estimate(rules: _Rules) -> Estimate:
     return Estimate(
         steps, evaluations, by_teacher, round(answers), together(training), together(evaluating)
     )
-
-
-def _evaluations(config: RunConfig, steps: int) -> int:
-    """Return the number of evaluations of the student: before and after the run, every few steps, and after
-    the warm start."""
-    every, warm = config.evaluation.every, config.learning.warm_start_steps
-    number = 2
-    if every:
-        number += (steps - 1) // every
-    regular = every and warm % every == 0
-    if config.evaluation.after_warm_start and 0 < warm < steps and not regular:
-        number += 1
-    return number
 
 
 def _warm_start(rules: _Rules, groups: int) -> tuple[float, list[Usage]]:

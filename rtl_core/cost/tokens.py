@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date
+from operator import add
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, ValidationError
@@ -48,17 +49,16 @@ class Tokens:
     train: float = 0
 
     def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(*(getattr(self, kind) + getattr(other, kind) for kind in KINDS))
+        return Tokens(*map(add, vars(self).values(), vars(other).values()))
 
     def __mul__(self, factor: float) -> Tokens:
-        return Tokens(*(getattr(self, kind) * factor for kind in KINDS))
+        return Tokens(*(count * factor for count in vars(self).values()))
 
     def by_kind(self) -> dict[str, float]:
         """Return a mapping of kind to tokens, in the order of the price list."""
         return asdict(self)
 
 
-KINDS = tuple(field.name for field in fields(Tokens))
 Usage = Mapping[str, Tokens]
 """Mapping of model name to its tokens."""
 

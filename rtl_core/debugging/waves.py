@@ -100,8 +100,8 @@ def dump(case: Case, executor: Executor) -> Waves:
         executor, case.problem, lambda job: _with_waves(job, patient=not timed_out)
     )
     # Only the seed of the verdict.
-    section = case.config.grading.model_copy(update={"seed": case.verdict.seed, "seeds": 1})
-    case = replace(case, config=case.config.model_copy(update={"grading": section}))
+    config = case.config.but("grading", seed=case.verdict.seed, seeds=1)
+    case = replace(case, config=config)
     verdict = grade_again(case, watched, stage=Stage.TESTS)
     key = case.stored.rollout.key
     # A golden answer that judges is simulated first, without tests.

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.episodes.tools import TOOLS
 from rtl_core.prompting.calls import Call
+from rtl_grader.words import visible
 
 HELP = """\
 A line is a call: the tool's name and its arguments in order, or as name=value.
@@ -79,8 +80,7 @@ class ByHand:
         return Path(word[1:]).read_text() if word.startswith("@") else word
 
     def _print(self, text: str, end: str = "\n") -> None:
-        printable = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
-        print(printable, end=end, file=self.output, flush=True)
+        print(visible(text), end=end, file=self.output, flush=True)
 
 
 def _explain(tool: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ import httpx
 
 from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
+from rtl_core.history.columns import storable
 from rtl_core.prompting.calls import Call
 from rtl_core.types.finding import Finding
 from rtl_grader.words import did_you_mean
@@ -250,7 +251,7 @@ def _text(value: Any) -> str:
     """A text that can be stored: JSON may hold half of a surrogate pair. Raises TypeError for anything else."""
     if not isinstance(value, str):
         raise TypeError("no text")
-    return value.encode("utf-8", "replace").decode()
+    return storable(value)
 
 
 def _count(value: Any) -> int:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from rtl_core.episodes.episode import to_turns
 from rtl_core.history.columns import columns_of
-from rtl_core.history.export import Line, write_lines
+from rtl_core.history.export import Line
 from rtl_core.history.records import MessageRecord, StoredRollout
 from rtl_core.history.store import History
 
 
-def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = False) -> int:
-    """Write all rollouts of a run as JSON Lines, training by step, then evaluations. Returns how many.
+def rollout_lines(history: History, run: str, tokens: bool = False) -> Iterator[Line]:
+    """Yield a line for each rollout of a run, training by step, then evaluations.
 
     Conversations have their `messages` in OpenAI's format. `tokens` adds the token ids and both models'
     log-probabilities.
     """
-    return write_lines(path, _rollout_lines(history, run, tokens))
-
-
-def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[Line]:
     prompts = {p.problem_id: p.record.get("prompt", "") for p in history.problems_of(run)}
     sql = "SELECT DISTINCT rollout FROM messages JOIN rollouts USING (rollout) WHERE run = $run"
     conversations = set(history.column(sql, run=run))

@@ -106,9 +106,9 @@ class Reading(Transactions):
         """The run's trained steps, in order."""
         return [state for state in self.steps(run) if state.status == "trained"]
 
-    def last_trained_step(self, run: str) -> StepState | None:
-        """The run's last trained step, or None."""
-        return next(reversed(self.trained_steps(run)), None)
+    def steps_done(self, run: str) -> int:
+        """The number of the run's trained steps, which are its first ones."""
+        return len(self.trained_steps(run))
 
     def step_metrics(
         self, run: str, first: int = 0, last: int | None = None

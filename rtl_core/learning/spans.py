@@ -91,13 +91,18 @@ def _equal_places(text: str, read: str) -> Iterator[tuple[int, int]]:
 
 def _equal_passages(text: str, read: str) -> Iterator[tuple[int, int, int]]:
     """Yield (place, place, length) of equal passages: the common beginning, and equal words behind the first change."""
-    letters = enumerate(zip(text, read, strict=False))
-    same = next((at for at, (a, b) in letters if a != b), min(len(text), len(read)))
+    same = shared_prefix(text, read)
     yield 0, 0, same
     words, other = _WORD.findall(text[same:]), _WORD.findall(read[same:])
     at, there = (list(accumulate(map(len, row), initial=same)) for row in (words, other))
     for a, b, count in _equal_words(words, other):
         yield at[a], there[b], at[a + count] - at[a]
+
+
+def shared_prefix(one: str, other: str) -> int:
+    """Length of the common beginning of two texts."""
+    letters = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in letters if a != b), min(len(one), len(other)))
 
 
 def _equal_words(words: list[str], other: list[str]) -> Iterator[tuple[int, int, int]]:

@@ -50,6 +50,7 @@ WHERE r.run = $run AND ($evaluation IS NULL OR r.evaluation = $evaluation)
        OR r.step NOT IN (SELECT step FROM step_metrics WHERE run = $run AND name = 'cost/usd'))
 GROUP BY r.purpose, r.policy, r.evaluation, r.step, r.problem_id, r.prompt
 """
+_EVERYWHERE = {"evaluation": None, "step": None, "purpose": None, "every": True}
 _TRAINED = """
 SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run = $run AND status = 'trained'
   AND ($every OR step NOT IN (SELECT step FROM step_metrics WHERE run = $run AND name = 'cost/usd'))
@@ -64,9 +65,7 @@ def spent(
     Samples that a crash lost before they were recorded, and repeated train steps, are not counted.
     """
     (trained,) = history.rows(_TRAINED, run=run, every=every)
-    return _usage(
-        history, config, int(trained["tokens"]), run=run, step=None, purpose=None, every=every
-    )
+    return _usage(history, config, int(trained["tokens"]), run=run, every=every)
 
 
 def dollars_spent(
@@ -87,17 +86,14 @@ def spent_in_step(
     train_tokens: int,
 ) -> dict[str, Tokens]:
     """Tokens by model of a step whose answers and scores are recorded and which trained on `train_tokens`."""
-    return _usage(
-        history, config, train_tokens, run=run, step=step, purpose=purpose, every=True
-    )
+    return _usage(history, config, train_tokens, run=run, step=step, purpose=purpose)
 
 
 def spent_in_evaluation(
     history: History, record: EvaluationRecord, config: RunConfig
 ) -> dict[str, Tokens]:
     """Tokens by model of one evaluation."""
-    place = {"run": record.run, "evaluation": record.key}
-    return _usage(history, config, 0, **place, step=None, purpose=None, every=True)
+    return _usage(history, config, 0, run=record.run, evaluation=record.key)
 
 
 def _usage(
@@ -106,7 +102,7 @@ def _usage(
     """Tokens of sampling and scoring the groups that `_GROUPS` selects, and of training on `train_tokens`."""
     student = config.tinker.student
     usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
-    for group in history.rows(_GROUPS, **{"evaluation": None, **place}):
+    for group in history.rows(_GROUPS, **{**_EVERYWHERE, **place}):
         teacher = config.tinker.teacher_of(group["source"])
         if group["policy"] == "endpoint":  # each answer is a request of its own, billed in full
             asked = Tokens(prefill=group["prompts"], sample=sum(group["completions"]))
@@ -145,10 +141,9 @@ def cost_metrics(
     section = config.tinker
     roles = {name: f"teacher-{source}" for source, name in reversed(section.teachers.items())}
     roles[_endpoint(config)] = "endpoint"
-    roles |= {
-        section.student: "student",
-        **({section.teacher: "teacher"} if section.teacher else {}),
-    }
+    roles[section.student] = "student"
+    if section.teacher:
+        roles[section.teacher] = "teacher"
     metrics = {
         f"tokens/{roles.get(model, model)}/{kind}": float(count)
         for model, tokens in usage.items()

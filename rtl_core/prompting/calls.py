@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Any
 
 from rtl_core.errors import ConfigError, UserError
+from rtl_core.learning.spans import shared_prefix
 from rtl_core.prompting.chat import Chat, decoded
 from rtl_grader.extraction.thoughts import without_thoughts
 from rtl_grader.prompts import Message
@@ -99,12 +100,12 @@ class ToolChat:
         if not calls:
             replies = [{"role": "user", "content": results[0]}]
         text = self._text([*_ASKED, *self._turns, turn, *replies], add_generation_prompt=True)
-        before = _shared_prefix(text, self._text([*_ASKED, *self._turns])) if self._turns else 0
+        before = shared_prefix(text, self._text([*_ASKED, *self._turns])) if self._turns else 0
         rest = text[before:].partition(places[-1])[2]
         self._turns += [turn, *({**message, "content": _ANSWER} for message in replies)]
         ends = [(rest.index(end), len(end)) for end in self._ends if end in rest]
         following = rest[sum(min(ends)) :]
-        return self.chat.tokenizer.encode(following, add_special_tokens=False)
+        return self.chat.tokens_of_frame(following)
 
     def read(self, text: str) -> tuple[Call, ...]:
         """Parse the calls in a turn's text (which starts with what its prompt opened). A malformed call
@@ -225,7 +226,7 @@ class ToolChat:
     def _turn(self, calls: Sequence[Mapping[str, Any]]) -> str:
         """Text that a turn with calls adds to its prompt."""
         text = self._text([*_ASKED, self._assistant(calls)])
-        return text[_shared_prefix(text, self._text(_ASKED, add_generation_prompt=True)) :]
+        return text[shared_prefix(text, self._text(_ASKED, add_generation_prompt=True)) :]
 
     def _assistant(
         self, calls: Sequence[Mapping[str, Any]], content: str = ""
@@ -268,15 +269,7 @@ def _between(text: str, one: str, other: str) -> str:
 
 
 def _common_suffix(one: str, other: str) -> str:
-    return one[len(one) - _shared_prefix(one[::-1], other[::-1]) :]
-
-
-def _shared_prefix(one: str, other: str) -> int:
-    """Length of the common prefix."""
-    for length, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return length
-    return min(len(one), len(other))
+    return one[len(one) - shared_prefix(one[::-1], other[::-1]) :]
 
 
 def _enclosing(text: str, at: int, value: str) -> tuple[int, dict[str, Any]] | None:

@@ -280,7 +280,7 @@ class Chat:
         return after.partition(_ANSWER)[0] if _ANSWER in after else ""
 
     def _tokens(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text.strip(), add_special_tokens=False)
+        return self.tokens_of_frame(text.strip())
 
     def _added(self, tokens: TokenIds) -> list[int]:
         """Those of the tokens that are added ones, not pieces of text."""

@@ -87,7 +87,7 @@ def config_for(
     """
     history = History(path, read_only=True)
     config = config_of(history, run)
-    steps = len(history.trained_steps(run))
+    steps = history.steps_done(run)
     if step is not None and not 0 <= step <= steps:
         raise HistoryError(
             f"run {run!r} has trained {counted(steps, 'step')}, not {step}",
@@ -105,22 +105,6 @@ def config_for(
     for name, value in other.model_dump(exclude_none=True).items():
         data["prompting" if name == "template" else "evaluation"][name] = value
     return RunConfig.model_validate(data)
-
-
-def without_teachers(config: RunConfig) -> RunConfig:
-    """Return a configuration for sampling only the student: no teacher's service has to be reachable."""
-    tinker = config.tinker.model_copy(update={"teacher": None, "teachers": {}})
-    return config.model_copy(update={"tinker": tinker})
-
-
-def is_due(config: RunConfig, step: int) -> bool:
-    """Whether an intermediate evaluation is due after `step` train steps."""
-    if step <= 0:
-        return False
-    every = config.evaluation.every
-    if every and step % every == 0:
-        return True
-    return config.evaluation.after_warm_start and step == config.learning.warm_start_steps
 
 
 def plan_evaluation(
@@ -160,8 +144,7 @@ def needs_older_weights(session: Session, plan: EvaluationPlan) -> PolicyError |
     """Return the error for an evaluation of other weights than the newest, if the run's service samples only those."""
     if plan.policy != "student" or not (session.trains and session.policy.newest_weights_only):
         return None
-    last = session.history.last_trained_step(session.run)
-    newest = last.step + 1 if last else 0
+    newest = session.history.steps_done(session.run)
     if plan.step == newest:
         return None
     return PolicyError(

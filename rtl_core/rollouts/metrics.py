@@ -24,7 +24,6 @@ from rtl_core.learning.spans import one_to_one
 from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import has_signal
-from rtl_core.rollouts.evaluation import is_due
 from rtl_core.run.session import Session
 from rtl_core.types.numbers import Floats
 from rtl_grader.types.verdict import Stage
@@ -173,7 +172,9 @@ def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]
     evaluations = [
         e.key
         for e in scheduled_evaluations(history, run)
-        if e.policy == "student" and e.step <= step and (e.step == 0 or is_due(config, e.step))
+        if e.policy == "student"
+        and e.step <= step
+        and (e.step == 0 or config.evaluates_after(e.step))
     ]
     weights = config.reward.weights.values()
     low, span = sum(min(weight, 0.0) for weight in weights), sum(map(abs, weights))

@@ -8,6 +8,7 @@ resumed run draws the same problems.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -37,6 +38,8 @@ from rtl_core.types.rollout import PolicyName
 from rtl_grader.progress import log_line
 from rtl_grader.types.problem import Problem
 
+STEPS_AHEAD = 2
+"""Number of further steps whose problems are validated while one is prepared."""
 _GROUPS = """
 SELECT r.step, r.problem_id, count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
     CASE WHEN count(v.rollout) = count(*) THEN count(*) ELSE 0 END AS graded -- an incomplete group was quarantined
@@ -150,10 +153,10 @@ def is_warm_start(config: RunConfig, step: int) -> bool:
     return step < config.learning.warm_start_steps
 
 
-def next_problems(steps: Iterable[StepState], after: int, count: int) -> list[str]:
-    """Problems of the next `count` planned steps after step `after`, if they have been drawn."""
+def next_problems(steps: Iterable[StepState], after: int) -> list[str]:
+    """Problems of the `STEPS_AHEAD` planned steps after step `after`, if they have been drawn."""
     planned = [state for state in steps if state.status == "planned" and state.step > after]
-    return [problem_id for state in planned[:count] for problem_id in state.problem_ids]
+    return [problem_id for state in planned[:STEPS_AHEAD] for problem_id in state.problem_ids]
 
 
 def policy_step(config: RunConfig, steps: Iterable[StepState], state: StepState) -> int:
@@ -196,6 +199,8 @@ async def batch_of(
             if state.problem_ids
             else draw_step(session, step, n_trained)
         )
+        if not problem_ids:
+            raise unfit_error(session, "train on")
         # Before the await: the next step is drawn knowing this one.
         place = next(i for i, other in enumerate(weights.steps) if other.step == step)
         weights.steps[place] = state.model_copy(update={"problem_ids": problem_ids})
@@ -226,8 +231,7 @@ async def batch_of(
 
 def _own_algorithms(session: Session) -> dict[str, str]:
     """Mapping of problem id to algorithm, for the problems of the sources in `learning.by_source`."""
-    by_source = session.config.learning.by_source
-    problems = session.problems.values() if by_source else ()
+    by_source, problems = session.config.learning.by_source, session.problems.values()
     return {p.id: by_source[p.source] for p in problems if p.source in by_source}
 
 
@@ -302,11 +306,7 @@ def unfit_error(session: Session, use: str) -> ProblemError:
 
 def planned_step(session: Session, state: StepState) -> tuple[str, ...]:
     """Return the problems of a planned step. A problem that has become unfit is replaced by its neighbour
-    in the curriculum.
-
-    Raises:
-        ProblemError: none is fit.
-    """
+    in the curriculum; empty if none is fit."""
     if not any(problem_id in session.unfit for problem_id in state.problem_ids):
         return state.problem_ids
     config, train = session.config, session.loaded.train
@@ -316,19 +316,12 @@ def planned_step(session: Session, state: StepState) -> tuple[str, ...]:
     rates = measured_rates(session.history, session.run)
     ordered = order_problems(train, config.curriculum.order, config.run.seed, rates)
     ids, usable_ids = [problem.id for problem in ordered], {problem.id for problem in usable}
-    problem_ids = fill_places(state.problem_ids, ids, usable_ids)
-    if not problem_ids:
-        raise unfit_error(session, "train on")
-    return tuple(problem_ids)
+    return tuple(fill_places(state.problem_ids, ids, usable_ids))
 
 
 def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
     """Draw the problems of a step from the pools. Problems of steps in progress count as seen, although
-    they have no results yet.
-
-    Raises:
-        ProblemError: none is fit.
-    """
+    they have no results yet. Empty if none is fit."""
     config, now = session.config, standings_at(session, policy_step)
     for state in session.weights.steps:
         if policy_step <= state.step < step:
@@ -336,10 +329,7 @@ def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
                 now[problem_id] = replace(now[problem_id], last_step=state.step)
     rng = random.Random(f"pools/{config.run.seed}/{step}")
     size = config.problems_of_step(step)
-    problem_ids = draw(now, step, size, rng, config.curriculum.pool_weights)
-    if not problem_ids:
-        raise unfit_error(session, "train on")
-    return tuple(problem_ids)
+    return tuple(draw(now, step, size, rng, config.curriculum.pool_weights))
 
 
 def pool_metrics(session: Session, batch: Batch) -> dict[str, float]:
@@ -347,10 +337,9 @@ def pool_metrics(session: Session, batch: Batch) -> dict[str, float]:
     if session.config.curriculum.order != "pools":
         return {}
     now = standings_at(session, batch.policy_step).values()
-    awake = [standing for standing in now if standing.rests_until <= batch.step]
-    counts = {pool: sum(standing.pool == pool for standing in awake) for pool in POOLS}
-    metrics = {f"curriculum/{pool}": float(count) for pool, count in counts.items()}
-    return {**metrics, "curriculum/resting": float(len(now) - len(awake))}
+    awake = Counter(standing.pool for standing in now if standing.rests_until <= batch.step)
+    metrics = {f"curriculum/{pool}": float(awake[pool]) for pool in POOLS}
+    return {**metrics, "curriculum/resting": float(len(now) - awake.total())}
 
 
 def substitute(session: Session, batch: Batch, slot: int, attempt: int) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rtl_core.config import load_config
@@ -20,6 +21,7 @@ def model_evaluation(
     *,
     protocol: str,
     samples: int | None,
+    history: Path,
     name: str | None,
     settings: Mapping[str, Any],
     overrides: Sequence[str],
@@ -31,6 +33,7 @@ def model_evaluation(
         problems: sources or paths, as for `problems_override`.
         protocol: a shipped protocol, or a TOML file.
         samples: answers per problem; None: the protocol's.
+        history: file of the history; the run's folder is beside it.
         name: of the run that records the evaluation; None: derived from all that the figures depend on.
         settings: mapping of keys to values; None leaves the protocol's value.
         overrides: further keys as `SECTION.KEY=VALUE`; they take precedence.
@@ -39,7 +42,8 @@ def model_evaluation(
         ConfigError: for an unknown protocol or key, a wrong value, or an endpoint that does not answer.
     """
     file = protocol_file(protocol)
-    keys = {"tinker.student": model, **settings}
+    places = {"run.history": str(history), "run.directory": str(history.parent)}
+    keys = {"tinker.student": model, **places, **settings}
     changes = [problems_override(problems, file)]
     changes += [_override(key, value) for key, value in keys.items() if value is not None]
     changes += overrides

@@ -6,7 +6,7 @@ Each skips items that are already done. Shared is the choice among a run's rollo
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection
 from typing import Literal
 
@@ -19,10 +19,12 @@ from rtl_grader.types.problem import Problem
 
 # The order is deterministic, so that a limit always chooses the same rollouts.
 _CHOSEN = """
-SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
-WHERE r.run = $run AND ($purpose = 'all' OR r.purpose = $purpose) AND r.step BETWEEN $first_step AND $last_step
-  AND (v.outcome = 'passed' OR NOT $passed)
-ORDER BY hash(r.rollout), r.rollout LIMIT $most
+WITH chosen AS (
+    SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
+    WHERE r.run = $run AND ($purpose = 'all' OR r.purpose = $purpose) AND r.step BETWEEN $first_step AND $last_step
+      AND (v.outcome = 'passed' OR NOT $passed)
+    ORDER BY hash(r.rollout), r.rollout LIMIT $most)
+SELECT problem_id, list(rollout ORDER BY rollout) AS rollouts FROM chosen GROUP BY problem_id ORDER BY problem_id
 """
 _TEXTS = """
 SELECT rollout, text FROM rollouts
@@ -43,10 +45,8 @@ class Choice(BaseModel):
 
     def of(self, history: History, run: str, *, passed: bool = False) -> dict[str, list[str]]:
         """Mapping of problem id to rollouts; with `passed` only those that passed."""
-        rollouts: dict[str, list[str]] = defaultdict(list)
-        for row in history.rows(_CHOSEN, run=run, passed=passed, **self.model_dump()):
-            rollouts[row["problem_id"]].append(row["rollout"])
-        return dict(rollouts)
+        rows = history.rows(_CHOSEN, run=run, passed=passed, **self.model_dump())
+        return {row["problem_id"]: row["rollouts"] for row in rows}
 
 
 ALL = Choice()

@@ -28,8 +28,6 @@ ATTEMPTS = 3
 """Number of executor failures on one problem after which it is left out of this run."""
 IDLE = Job(files={}, harness={}, steps=(Step("idle", ("true",)),))
 """A job that every working executor runs."""
-STEPS_AHEAD = 2
-"""Number of further steps whose problems are validated while one is prepared."""
 _SAMPLES = """
 SELECT p.fingerprint, list(r.text ORDER BY r.rollout) AS texts
 FROM rollouts r

@@ -54,7 +54,7 @@ async def take_start(session: Session) -> None:
     source = config.tinker.start_from
     if record.start_state and record.start_sampler:
         start = Checkpoint(record.start_state, record.start_sampler)
-    elif source and history.last_trained_step(session.run) is None:
+    elif source and not history.steps_done(session.run):
         trainer = await open_trainer(session, source, weights_only=True)
         start = await trainer.save(f"{session.run}-start", config.checkpoints.ttl_s)
         paths = start.state_path, start.sampler_path

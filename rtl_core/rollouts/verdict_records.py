@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rtl_core.config.episode import Bounds
-from rtl_core.errors import HistoryError
 from rtl_core.history.records import MessageRecord
 from rtl_core.history.store import History
 from rtl_core.rollouts.resumable import problems_as_recorded
@@ -19,6 +18,7 @@ from rtl_grader.grading.verdict_record import answer_key, sealed, verdict_record
 from rtl_grader.settings import limits_of
 from rtl_grader.types.verdict import Outcome, Stage
 
+_NAMES = "SELECT DISTINCT problem_id FROM rollouts WHERE run = $run"
 _TOLD = ("who", "text", "ok", "thought", "call", "n_tokens")
 """Fields of a message that the record of an episode holds."""
 
@@ -30,7 +30,7 @@ def records_of(
     problem is missing. `evaluation`: only those of the evaluation with this key."""
     config = config_of(history, run)
     section = config.grading
-    problems = problems_as_recorded(history, run)
+    problems = problems_as_recorded(history, run, history.column(_NAMES, run=run))
     places: list[int | str] = [state.step for state in history.steps(run)]
     places += [one.key for one in history.evaluations(run)]
     for place in places if evaluation is None else [evaluation]:
@@ -38,11 +38,6 @@ def records_of(
             rollout, verdict = stored.rollout, stored.verdict
             if verdict is None or verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
                 continue
-            if rollout.problem_id not in problems:
-                raise HistoryError(
-                    f"{history.path} has lost problem {rollout.problem_id!r}",
-                    "restore it from a snapshot",
-                )
             problem = problems[rollout.problem_id]
             line = AnswerLine(0, problem, rollout.sample, answer_to(problem, rollout.text))
             conditions = Conditions(

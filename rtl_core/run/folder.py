@@ -84,7 +84,7 @@ def report_path(history: History, runs: Sequence[str]) -> Path:
 def has_begun(history: History, run: str) -> bool:
     """Whether a run has its own copy of its weights, so that those it started from may be gone."""
     record = history.run(run)
-    return history.last_trained_step(run) is not None or (
+    return history.steps_done(run) > 0 or (
         record is not None and record.start_state is not None
     )
 

@@ -55,6 +55,14 @@ class Forecast:
         """Both usages together, for the kinds of tokens that need a price."""
         return together([self.most.usage, self.likely.usage])
 
+    @property
+    def usd(self) -> tuple[float | None, float | None]:
+        """Likely and maximum dollars; None where a price is missing."""
+        likely, most = (
+            total_dollars(one.usage, self.prices) for one in (self.likely, self.most)
+        )
+        return likely, most
+
     def hours(self) -> tuple[float, float]:
         """Likely and maximum hours."""
         return self.likely.hours(self.tokens_per_s), self.most.hours(self.tokens_per_s)
@@ -108,8 +116,7 @@ def forecast(
     assumptions.append(
         "within a group the prompt is read once and then cached; no group is replaced"
     )
-    prices = prices or load_prices(config.cost.prices)
-    prices = prices.model_copy(update={"models": {**prices.models, **_free(config)}})
+    prices = prices or _listed(config)
     answers = earlier.answers if earlier.tokens_per_s else 0
     highest = {name: agreement.most_ratio for name, agreement in agreements.items()}
     most = at_most(config, replace(work, teacher_ratios=highest), prices)
@@ -254,6 +261,13 @@ def _free(config: RunConfig) -> dict[str, ModelPrice]:
     }
 
 
+def _listed(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})) -> Prices:
+    """Return the price list of a run, without a check."""
+    prices = load_prices(config.cost.prices)
+    saved = {name: prices.models[base] for name, base in bases.items() if base in prices.models}
+    return prices.model_copy(update={"models": {**saved, **prices.models, **_free(config)}})
+
+
 def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})) -> Prices:
     """Return the price list of a run. `bases` maps teachers that are saved weights to their base model,
     whose price applies. Those with an unknown base model get no price.
@@ -261,9 +275,7 @@ def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})
     Raises:
         ConfigError: a budget in dollars is set, and a model that the run uses and that can cost dollars has no price.
     """
-    prices = load_prices(config.cost.prices)
-    saved = {name: prices.models[base] for name, base in bases.items() if base in prices.models}
-    prices = prices.model_copy(update={"models": {**saved, **prices.models, **_free(config)}})
+    prices = _listed(config, bases)
     teachers = config.tinker.named_teachers.values()
     usage = {
         name: Tokens(1, 1, 1)

@@ -16,12 +16,14 @@ from typing import Any
 from rtl_core.config import RunConfig
 from rtl_core.types.tell import Tell
 
+LOCK = "lock"
+"""Name of the lock file in a run's folder."""
 POLL_S = 1.0
 
 
 def lock_path(config: RunConfig) -> Path:
     """Path of a run's lock file."""
-    return config.run.folder / "lock"
+    return config.run.folder / LOCK
 
 
 @asynccontextmanager

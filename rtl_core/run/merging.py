@@ -19,19 +19,21 @@ from rtl_core.errors import PolicyError
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
-_WEIGHTS = (
-    ".safetensors",
-    ".bin",
-    ".pt",
-    ".pth",
-    ".gguf",
-    ".h5",
-    ".msgpack",
-    ".onnx",
-    ".index.json",
+_NOT_COPIED = (
+    ".*",
+    "*.safetensors",
+    "*.bin",
+    "*.pt",
+    "*.pth",
+    "*.gguf",
+    "*.h5",
+    "*.msgpack",
+    "*.onnx",
+    "*.index.json",
+    "config.json",
+    "README.md",
 )
-_WRITTEN = ("config.json", "README.md")
-"""Files of the base that are not copied because the merged model has its own."""
+"""Files of the base that are not copied: its weights, and those of which the merged model has its own."""
 
 
 def base_folder(config: RunConfig, provider: Provider, folder: Path | None) -> Path:
@@ -159,11 +161,8 @@ def save_model(model: Any, base: Path, folder: Path, dtype: Dtype) -> None:
     mode = (folder / "config.json").stat().st_mode
     for file in folder.glob("*.safetensors"):
         file.chmod(mode)  # save_pretrained makes them readable by their owner only
-    for file in base.iterdir():
-        skipped = (
-            file.name.startswith(".") or file.name in _WRITTEN or file.name.endswith(_WEIGHTS)
-        )
-        if file.is_file() and not skipped:
+    for file in filter(Path.is_file, base.iterdir()):
+        if not any(map(file.match, _NOT_COPIED)):
             shutil.copyfile(file, folder / file.name)
 
 

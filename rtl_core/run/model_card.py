@@ -18,7 +18,6 @@ from rtl_core.reporting.evaluations import (
     by_source,
     paired,
     run_result,
-    scheduled_evaluations,
     view_of,
 )
 from rtl_core.reporting.text import paired_in_words, rate_in_words
@@ -60,7 +59,8 @@ def model_card(
         check: result of comparing the files with what was served, in words.
     """
     run, steps = config.run.name, state.step + 1
-    result, these = run_result(history, run), _of_these_weights(history, run, steps)
+    result = run_result(history, run)
+    these = next((view for view in result.student if view.record.step == steps), None)
     (work,) = history.rows(_WORK, [run, state.step])
     counts = history.rows(_COUNTS, [run])
     licence, merged = base_licence(config, merged_from), merged_from is not None
@@ -107,24 +107,13 @@ def _templates() -> Environment:
 
 def results_table(history: History, run: str) -> list[str]:
     """Lines of a Markdown table of a run's finished evaluations, each by source of problems if there are several."""
-    finished = [
-        view_of(history, record)
+    evaluations = [
+        (record, by_source(history, view_of(history, record)))
         for record in history.evaluations(run)
         if record.status == "done"
     ]
-    evaluations = [(view.record, by_source(history, view)) for view in finished]
     template = _templates().get_template("evaluations.md.jinja")
     return template.render(evaluations=evaluations, whole=ALL_SOURCES).splitlines()
-
-
-def _of_these_weights(history: History, run: str, steps: int) -> EvaluationView | None:
-    """Return the run's own evaluation of the student after `steps` steps; None if there is none."""
-    own = (
-        e
-        for e in scheduled_evaluations(history, run)
-        if e.policy == "student" and e.step == steps
-    )
-    return next((view_of(history, e) for e in own), None)
 
 
 def _front_matter(

@@ -182,9 +182,9 @@ def _recorder_of(config: RunConfig, provider: Provider, history: History) -> Rec
 async def _record_start(session: Session) -> None:
     """Say how far the run is, record its row and its problems, and write its configuration to its folder."""
     config, loaded, history = session.config, session.loaded, session.history
-    if last := history.last_trained_step(session.run):
+    if done := history.steps_done(session.run):
         status = history.existing_run(session.run).status
-        log_line(f"continues after step {last.step + 1}; before, the run was {status}")
+        log_line(f"continues after step {done}; before, the run was {status}")
     await session.recorder.call(
         history.start_run, run_record(config, loaded, session.graders.grader.executor.tools())
     )
@@ -238,10 +238,10 @@ async def _open_policy(
         config, readiness, prepared, session.loaded, history, session.prices, chat
     )
     findings = list(context(inputs) if as_visitor else preflight_findings(inputs))
-    last = history.last_trained_step(session.run)
-    if not as_visitor and (last is None or last.step + 1 < config.learning.warm_start_steps):
+    done = history.steps_done(session.run)
+    if not as_visitor and done < max(1, config.learning.warm_start_steps):
         findings += await asyncio.to_thread(served_by_endpoint, config)
-    if last is not None:
+    if done:
         # A resumed run has sampled with these settings before: errors become warnings.
         findings = [replace(f, level="warning") if f.level == "wrong" else f for f in findings]
     refuse_or_log(findings, tell)

@@ -63,8 +63,8 @@ def health_breach(session: Session) -> RunHealthError | None:
     health = session.config.health
     if not health.ranges:
         return None
-    trained = session.history.last_trained_step(session.run)
-    first = max(health.accept_up_to_step, trained.step - health.patience + 1 if trained else 0)
+    done = session.history.steps_done(session.run)
+    first = max(health.accept_up_to_step, done - health.patience)
     steps = session.history.step_metrics(session.run, first)
     left = breaches(list(steps.values()), health.ranges, health.patience)
     if not left:

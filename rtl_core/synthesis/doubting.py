@@ -8,12 +8,9 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from rtl_core.config import RunConfig
 from rtl_core.history.store import History
+from rtl_core.reporting.blocks import Table
 from rtl_core.rollouts.resumable import ALL, problems_as_recorded, texts_of
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.pool import GraderPool
@@ -66,12 +63,10 @@ def doubts_of_run(config: RunConfig) -> list[Row]:
 
 def table(rows: Iterable[Row]) -> Table:
     """The doubtful golden answers, with the inputs that tell each from the answers."""
-    result = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("doubtful", "agree", "where the answers differ from the golden answer"):
-        result.add_column(heading, overflow="fold")
+    header, cells = "doubtful | agree: | where the answers differ from the golden answer", []
     for row in rows:
         if row["verdict"] == "doubtful":
             steps = [f"step {number}: {step}" for number, step in enumerate(row["trace"], 1)]
             detail = "\n".join([row["detail"], *steps])
-            result.add_row(Text(row["id"]), f"{row['share']:.0%}", Text(detail))
-    return result
+            cells.append([row["id"], f"{row['share']:.0%}", detail])
+    return Table("", "", "", header, cells)

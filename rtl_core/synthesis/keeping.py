@@ -3,7 +3,6 @@ that fail."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections import Counter
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from rtl_core.errors import ProblemError
+from rtl_core.history.export import write_lines
 from rtl_core.starter.source import StarterSource
 from rtl_core.synthesis.variants import Kind, record_of, variant
 from rtl_grader.grading.cache import MemoryCache
@@ -163,6 +163,4 @@ def keep(
 
 def write(problems: Sequence[Problem], path: Path) -> None:
     """Write problems as a CVDP file, one JSON object per line; read it with `kind = "cvdp"`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps(record_of(problem), ensure_ascii=False) + "\n" for problem in problems)
-    path.write_text("".join(lines), encoding="utf-8")
+    write_lines(path, map(record_of, problems))

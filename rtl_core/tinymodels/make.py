@@ -133,12 +133,10 @@ def make_models(
 def checksums_of(folder: Path) -> dict[str, str]:
     """Return the SHA-256 (hex) of every file of all models, by path relative to `folder`."""
     paths = sorted(path for name in MODEL_NAMES for path in (folder / name).rglob("*"))
-    checksums = {}
-    for path in paths:
-        if path.is_file():
-            name = path.relative_to(folder).as_posix()
-            checksums[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return checksums
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in filter(Path.is_file, paths)
+    }
 
 
 def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:

@@ -9,7 +9,7 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
-from rtl_core.episodes.exporting import export_rollouts
+from rtl_core.episodes.exporting import rollout_lines
 from rtl_core.errors import HistoryError
 from rtl_core.history import connection
 from rtl_core.history.columns import table_names
@@ -137,7 +137,7 @@ def test_parquet_files_contain_only_the_run(tmp_path):
 
 
 def exported(history: History, path: Path, **options: bool) -> list[dict]:
-    count = export_rollouts(history, "demo", path, **options)
+    count = write_lines(path, rollout_lines(history, "demo", **options))
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert len({line["rollout"] for line in lines}) == len(lines) == count
     return lines

@@ -154,7 +154,7 @@ def test_an_own_module_adds_a_term_to_configuration_and_history(tmp_path, monkey
     weighed = "reward.weights={no_latch = 0.5, tests = 1.0}"
     with pytest.raises(
         ConfigError,
-        match=r"--set reward\.weights=.*: `reward\.weights`: unknown reward term no_latch",
+        match=r"--set reward\.weights=.*: `reward\.weights`: unknown reward term 'no_latch'",
     ):
         load_config("demo", [weighed], environment={})
     with pytest.raises(
@@ -166,7 +166,7 @@ def test_an_own_module_adds_a_term_to_configuration_and_history(tmp_path, monkey
     assert "add its folder to PYTHONPATH" in error.value.message
     with pytest.raises(
         ConfigError,
-        match=r"demo.toml, --set reward\.weights\.leen=1: `reward\.weights`: unknown reward term leen",
+        match=r"demo.toml, --set reward\.weights\.leen=1: `reward\.weights`: unknown reward term 'leen'",
     ):
         load_config("demo", ["reward.weights.leen=1"], environment={})
     config = load_config("demo", ['reward.plugins=["terms_of_mine"]', weighed], environment={})

@@ -14,8 +14,6 @@ from typing import TypeVar
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import tinker
-
 from rtl_core.backend.base import Backend, Readiness
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
@@ -103,11 +101,8 @@ class _Tinker:
         async with in_thread(tinker_endpoint(services_of(config)[0])) as endpoint:
             with sdk_errors():
                 async with tinker_session(endpoint) as service:
-                    rest = tinker.RestClient(
-                        base_url=endpoint.base_url, api_key=endpoint.api_key
-                    )
                     return await checkpoints.download_adapter(
-                        service, rest, state_path, name, folder, endpoint.marks
+                        service, endpoint.rest(), state_path, name, folder, endpoint.marks
                     )
 
 
@@ -163,5 +158,4 @@ async def base_model_of(config: RunConfig, path: str) -> str:
     if service.is_local:
         return describe_saved(service, path, "--model").base_model
     with tinker_endpoint(service) as endpoint, sdk_errors():
-        rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
-        return (await checkpoints.describe(rest, path)).base_model
+        return (await checkpoints.describe(endpoint.rest(), path)).base_model

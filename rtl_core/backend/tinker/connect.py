@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -17,28 +17,19 @@ from localtinker.errors import CredentialError, StartError
 from rtl_core.backend.tinker.embedded import copy_saved_weights, local_models
 from rtl_core.backend.tinker.engines import reached
 from rtl_core.backend.tinker.faults import sdk_errors
-from rtl_core.backend.tinker.marks import Marks, marks_of
-from rtl_core.backend.tinker.services import TEACHER_KEY, TinkerService, folder_of, services_of
+from rtl_core.backend.tinker.marks import marks_of
+from rtl_core.backend.tinker.services import (
+    TEACHER_KEY,
+    Endpoint,
+    TinkerService,
+    folder_of,
+    services_of,
+)
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.types.tell import Tell
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.progress import log_line
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """Address and key of a Tinker service. None: the SDK's default, which is the cloud with the credential
-    that the SDK finds."""
-
-    base_url: str | None = None
-    api_key: str | None = None
-    kill: Callable[[], None] = lambda: None
-    """Kill the embedded service or the bridge, from any thread. Does nothing for other services."""
-    marks: Marks = field(default_factory=dict)
-    """Attached to sessions, training runs and saved weights."""
-    lacks: Mapping[str, str] = field(default_factory=dict)
-    """What the engine behind a bridge lacks (`TinkerService.lacks`)."""
 
 
 def credential(service: TinkerService) -> tuple[AuthTokenProvider, str]:
@@ -85,15 +76,13 @@ def tinker_endpoint(
         except StartError as error:
             raise InfrastructureError(error.message, error.hint) from error
         with process as server:
-            yield Endpoint(server.base_url, server.api_key, server.kill, marks_of(config))
+            marks = marks_of(config)
+            yield Endpoint(server.base_url, server.api_key, server.kill, marks=marks)
         return
-    marks = marks_of(config)
     with reached(service, on_restart, log_folder) as now:
         if now.through is None:
             credential(service)
-            yield Endpoint(service.url, service.key, marks=marks)
-        else:
-            yield Endpoint(now.url, now.key, now.through.kill, marks, now.lacks)
+        yield replace(now.through or Endpoint(service.url, service.key), marks=marks_of(config))
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from tinker.lib.base_url import DEFAULT_BASE_URL
 from localtinker.bridge import Engine, recognise
 from localtinker.bridge.engines import EngineError, OtherVersionError
 from localtinker.errors import StartError
-from rtl_core.backend.tinker.services import Reached, TinkerService, folder_of
+from rtl_core.backend.tinker.services import Endpoint, TinkerService, folder_of
 from rtl_core.errors import BackendUnavailableError, InfrastructureError, PolicyError
 from rtl_core.types.tell import Tell
 
@@ -93,7 +93,7 @@ def reached(
         return
     if service.address in BRIDGES:
         key = upstream_key(service) or ""
-        yield replace(service, through=Reached(engine, service.address, key, lambda: None))
+        yield replace(service, through=Endpoint(service.address, key, engine=engine))
         return
     from localtinker.process import KeptBridge
 
@@ -113,5 +113,5 @@ def reached(
         except StartError as error:
             raise InfrastructureError(error.message, error.hint) from error
         stack.enter_context(bridge)
-        through = Reached(engine, bridge.base_url, bridge.api_key, bridge.kill)
+        through = Endpoint(bridge.base_url, bridge.api_key, bridge.kill, engine)
         yield replace(service, through=through)

@@ -86,6 +86,7 @@ def engine_findings(service: TinkerService) -> list[Finding]:
     """Return what is said before a run about the engine of a service that is reached through a bridge: its
     name, then everything that the run needs and the engine lacks."""
     assert service.through is not None
+    assert service.through.engine is not None
     engine = service.through.engine
     backend = f" ({engine.backend})" if engine.backend else ""
     text = f"{engine.name} {engine.version}{backend} at {service.address}, through a bridge"

@@ -6,15 +6,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+import tinker
 from tinker.lib.base_url import resolve_base_url
 
 from localtinker.bridge import Engine
 from rtl_core.backend.base import SAVED
 from rtl_core.backend.start import known_folder, wanted_models
+from rtl_core.backend.tinker.marks import Marks
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
 
@@ -23,13 +25,27 @@ TEACHER_KEY = "TINKER_TEACHER_API_KEY"
 
 
 @dataclass(frozen=True)
-class Reached:
-    """An engine behind a bridge: the address and key of the bridge, and how it is killed from any thread."""
+class Endpoint:
+    """Address and key of what clients talk to: a service, or the bridge to an engine. None: the SDK's default, which
+    is the cloud with the credential that the SDK finds."""
 
-    engine: Engine
-    url: str
-    key: str
-    kill: Callable[[], None]
+    base_url: str | None = None
+    api_key: str | None = None
+    kill: Callable[[], None] = lambda: None
+    """Kill the embedded service or the bridge, from any thread. Does nothing for other services."""
+    engine: Engine | None = None
+    """The engine behind a bridge."""
+    marks: Marks = field(default_factory=dict)
+    """Attached to sessions, training runs and saved weights."""
+
+    @property
+    def lacks(self) -> Mapping[str, str]:
+        """What the engine lacks of Tinker's protocol (localtinker/bridge/capabilities.py)."""
+        return self.engine.lacks if self.engine else {}
+
+    def rest(self) -> tinker.RestClient:
+        """Return a client for what needs no session."""
+        return tinker.RestClient(base_url=self.base_url, api_key=self.api_key)
 
 
 @dataclass(frozen=True)
@@ -39,7 +55,7 @@ class TinkerService:
     config: RunConfig
     part: Literal["all", "student", "teacher"] = "all"
     """Which models it serves."""
-    through: Reached | None = None
+    through: Endpoint | None = None
     """The bridge that its clients talk to, once it runs (engines.py)."""
 
     @property
@@ -57,7 +73,7 @@ class TinkerService:
     def url(self) -> str | None:
         """Address of a remote service. None: the SDK's default, which is TINKER_BASE_URL or Tinker's cloud."""
         if self.through is not None:
-            return self.through.url
+            return self.through.base_url
         tinker = self.config.tinker
         if self.part == "teacher":
             return None if tinker.teacher_base_url == "cloud" else tinker.teacher_base_url
@@ -72,7 +88,7 @@ class TinkerService:
     def key(self) -> str | None:
         """Its own key. None: the credential that the SDK finds."""
         if self.through is not None:
-            return self.through.key
+            return self.through.api_key
         return os.environ.get(TEACHER_KEY) or None if self.part == "teacher" else None
 
     @property
@@ -109,8 +125,8 @@ class TinkerService:
 
     @property
     def lacks(self) -> Mapping[str, str]:
-        """What its engine lacks of Tinker's protocol (localtinker/bridge/capabilities.py)."""
-        return {} if self.through is None else self.through.engine.lacks
+        """See `Endpoint.lacks`."""
+        return {} if self.through is None else self.through.lacks
 
     def _has(self, key: str) -> bool:
         return self.part == "all" or key.startswith("tinker.teacher") == (

@@ -16,10 +16,11 @@ from typing import Any, Self
 import tinker
 
 from rtl_core.backend.base import Weights
-from rtl_core.backend.tinker.connect import Endpoint, tinker_session
+from rtl_core.backend.tinker.connect import tinker_session
 from rtl_core.backend.tinker.faults import SessionLostError, sdk_errors
 from rtl_core.backend.tinker.marks import has_console
 from rtl_core.backend.tinker.pauses import Pauses
+from rtl_core.backend.tinker.services import Endpoint
 from rtl_core.backend.tinker.training import TinkerTrainer
 from rtl_core.types.tell import Tell
 
@@ -68,7 +69,7 @@ class Sessions:
         self.endpoint = endpoint
         self.pauses = pauses
         self.tell = tell
-        self.rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
+        self.rest = endpoint.rest()
         self._opened: list[OpenSession] = []
         self._lock = asyncio.Lock()
 

@@ -33,8 +33,7 @@ def server_script(
     apart = config.tinker.teacher_base_url or f"{HERE}:{PORT + 1}"
     base = config.tinker.base_url
     at = base if base and base != "local" else f"{HERE}:{PORT}"
-    tinker = config.tinker.model_copy(update={"base_url": at, "teacher_base_url": apart})
-    services = services_of(config.model_copy(update={"tinker": tinker}))
+    services = services_of(config.but("tinker", base_url=at, teacher_base_url=apart))
     if apart in ELSEWHERE:
         services = services[:1]
     lacks = capabilities.lacks("skyrl", "jax" if backend == "jax" else "gpu")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rtl_core.cost.estimate import Estimate, Prompts, duration
-from rtl_core.cost.tokens import no_price, total_dollars
+from rtl_core.cost.tokens import no_price
 from rtl_core.errors import ConfigError
 from rtl_core.run.check.prompts import PreflightInput
 from rtl_core.run.forecast import Forecast, forecast, prices_of
@@ -34,8 +34,7 @@ def cost(inputs: PreflightInput) -> Findings:
     if config.run.purpose != "train" or not inputs.prompts:
         return
     plan = _forecast(inputs)
-    most = total_dollars(plan.most.usage, plan.prices)
-    likely = total_dollars(plan.likely.usage, plan.prices)
+    likely, most = plan.usd
     rest = _hours_and_steps(plan)
     if most is None or likely is None:
         if config.is_free:

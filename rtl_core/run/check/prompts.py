@@ -247,13 +247,12 @@ def sizes(inputs: PreflightInput) -> Findings:
     config = inputs.config
     answer, truncated = config.sampling.max_tokens, config.learning.truncated
     thinking = inputs.thinks
-    warnings: list[tuple[str, str]] = []
     if thinking is False and answer > 2 * PLAIN_TOKENS:
         text = (
             f"without thinking, sampling.max_tokens = {answer:,} is not needed; an answer that "
             "never ends costs the full limit"
         )
-        warnings.append((text, f"set sampling.max_tokens = {PLAIN_TOKENS}"))
+        yield Finding("sizes", "warning", text, f"set sampling.max_tokens = {PLAIN_TOKENS}")
     if thinking and answer < THINKING_TOKENS:
         text = (
             f"{config.tinker.student} thinks before it answers, and answers limited to "
@@ -263,13 +262,13 @@ def sizes(inputs: PreflightInput) -> Findings:
             f'set sampling.max_tokens = {THINKING_TOKENS} and learning.truncated = "mask", or '
             'prompting.thinking = false (gpt-oss: prompting.reasoning_effort = "low")'
         )
-        warnings.append((text, remedy))
+        yield Finding("sizes", "warning", text, remedy)
     if thinking and truncated != "mask":
         text = (
             f'the student thinks, and with learning.truncated = "{truncated}" truncated answers '
             "are trained on"
         )
-        warnings.append((text, 'set learning.truncated = "mask"'))
+        yield Finding("sizes", "warning", text, 'set learning.truncated = "mask"')
     cut = config.health.ranges.get("env/all/truncated")
     if thinking and cut is not None and cut.max is not None and cut.max < CUT_SHARE:
         text = (
@@ -277,43 +276,25 @@ def sizes(inputs: PreflightInput) -> Findings:
             "is normal for a model that thinks, on hard problems"
         )
         remedy = f'raise the maximum of "env/all/truncated" to {CUT_SHARE} or more'
-        warnings.append((text, remedy))
-    for text, remedy in warnings:
         yield Finding("sizes", "warning", text, remedy)
 
 
 def known_good(inputs: PreflightInput) -> Findings:
-    """Whether there are golden answers to imitate, or to show to a self-teacher."""
-    learning, train = inputs.config.learning, inputs.loaded.train
-    without = sum(not problem.has_whole_golden for problem in train)
-    if not without:
-        return
+    """Whether there are golden answers to imitate, or to show to a self-teacher: an error if no training problem has
+    one, a warning if some have none."""
+    learning, total = inputs.config.learning, len(inputs.loaded.train)
+    without = sum(not problem.has_whole_golden for problem in inputs.loaded.train)
+    needs = []
     if learning.self_taught and learning.self_hint == "golden":
-        remedy = 'set learning.self_hint = "verdict"'
-        consequence = "their answers learn from rewards alone"
-        yield from _few_goldens(inputs, without, "learning.self_hint", remedy, consequence)
+        needs.append(("self_hint", "verdict", "their answers learn from rewards alone"))
     if learning.imitates_golden:
-        remedy = 'set learning.warm_start_source = "teacher"'
-        consequence = "supervised steps repeat the others"
-        yield from _few_goldens(
-            inputs, without, "learning.warm_start_source", remedy, consequence
-        )
-
-
-def _few_goldens(
-    inputs: PreflightInput, without: int, key: str, remedy: str, consequence: str
-) -> Findings:
-    """An error if no training problem has a golden answer, which `key` needs; a warning if some have none."""
-    total = len(inputs.loaded.train)
-    if without == total:
-        text = (
-            f"none of the training problems has a known-good answer, which {key} = golden needs"
-        )
-        yield Finding(key, "wrong", text, remedy)
-    elif (
-        not inputs.config.problems.require_golden
-    ):  # with it, the run leaves these problems out
-        text = (
-            f"{without} of {total} training problems have no known-good answer: {consequence}"
-        )
-        yield Finding(key, "warning", text)
+        needs.append(("warm_start_source", "teacher", "supervised steps repeat the others"))
+    for name, other, consequence in needs if without else ():
+        key, remedy = f"learning.{name}", f'set learning.{name} = "{other}"'
+        if without == total:
+            text = f"none of the training problems has a known-good answer, which {key} = golden needs"
+            yield Finding(key, "wrong", text, remedy)
+        # With require_golden the run leaves these problems out.
+        elif not inputs.config.problems.require_golden:
+            some = f"{without} of {total} training problems"
+            yield Finding(key, "warning", f"{some} have no known-good answer: {consequence}")
