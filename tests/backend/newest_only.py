@@ -15,7 +15,7 @@ from benchmarks.rehearsal.proxy import Call, Proxy
 from localtinker.bridge import Engine
 from localtinker.bridge.capabilities import FROZEN_SAMPLERS, SAMPLE_FIRST
 from localtinker.process import LocalTinker
-from rtl_core.backend.tinker.services import Reached, TinkerService
+from rtl_core.backend.tinker.services import Endpoint, TinkerService
 from rtl_core.tinymodels import model_path
 
 ENGINE = Engine(
@@ -91,7 +91,7 @@ def newest_only(state: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Newest
 
         @contextmanager
         def reached(service: TinkerService, *_: Any, **__: Any) -> Iterator[TinkerService]:
-            through = Reached(ENGINE, proxy.url, proxy.api_key, lambda: None)
+            through = Endpoint(proxy.url, proxy.api_key, engine=ENGINE)
             yield service if service.is_local else replace(service, through=through)
 
         monkeypatch.setattr("rtl_core.backend.tinker.connect.reached", reached)

@@ -21,7 +21,7 @@ from rtl_core.backend.base import SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker import _readiness, engines
 from rtl_core.backend.tinker.lacking import WHEN, engine_findings, table
-from rtl_core.backend.tinker.services import Reached, services_of
+from rtl_core.backend.tinker.services import Endpoint, services_of
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.tinymodels import model_path
@@ -49,7 +49,7 @@ def findings(backend: str, part: int, *overrides: str) -> dict[str, str]:
     """Key -> text of what is wrong with the demo on a SkyRL with `backend`, as student's (0) or teacher's service."""
     config = load_config("demo", [*APART, *FITS, *overrides], environment={})
     engine = Engine("skyrl", "0.4.0", backend, capabilities.lacks("skyrl", backend))
-    service = replace(services_of(config)[part], through=Reached(engine, "", "", print))
+    service = replace(services_of(config)[part], through=Endpoint("", "", engine=engine))
     found = engine_findings(service)
     return {one.about: one.text for one in found if one.level == "wrong"}
 

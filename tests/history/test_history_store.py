@@ -182,7 +182,7 @@ def test_a_planned_step_keeps_its_plan(history):
         (1, ("c",), "planned"),
         (2, ("d",), "planned"),
     ]
-    assert history.last_trained_step("r") is None
+    assert history.steps_done("r") == 0
 
 
 def test_a_finished_step_has_its_weights(history):
@@ -194,7 +194,7 @@ def test_a_finished_step_has_its_weights(history):
     )  # fmt: skip
     history.finish_step(record)
     history.finish_step(record)
-    last = history.last_trained_step("r")
+    (last,) = history.trained_steps("r")
     assert (last.step, last.state_path, last.sampler_path, last.problem_ids) == (
         0,
         "st",
