@@ -14,7 +14,9 @@ CREATE TEMP TABLE base AS SELECT a.*, '$run' AS run, problem_id, family, golden,
 
 INSERT INTO validations BY NAME SELECT fingerprint, 'tools' AS tools_key, run, problem_id, 'fit' AS status, '{}' AS evidence,
     '{}' AS tools, 0.2 AS wall_s, TIMESTAMP '2026-01-01' AS checked_at FROM run_problems;
-INSERT INTO steps BY NAME SELECT DISTINCT run, step, epoch, 'trained' AS status,
+INSERT INTO epochs BY NAME SELECT run, epoch, count(DISTINCT step)::INTEGER AS n_steps, TIMESTAMP '2026-01-01' AS planned_at
+    FROM base WHERE purpose = 'train' GROUP BY run, epoch;
+INSERT INTO steps BY NAME SELECT DISTINCT run, step, epoch, 'trained' AS status, TIMESTAMP '2026-01-01' AS planned_at,
     TIMESTAMP '2026-01-01' AS trained_at, 's' AS state_path, 'p' AS sampler_path, 200 AS examples, 17800 AS train_tokens
     FROM base WHERE purpose = 'train';
 INSERT INTO step_problems BY NAME SELECT DISTINCT run, step, (number % $per_step)::INTEGER AS position, problem_id
@@ -24,8 +26,8 @@ INSERT INTO step_times BY NAME SELECT run, step, stage, 1.0 AS seconds
 INSERT INTO step_metrics BY NAME SELECT run, step, name, 0.05 AS value
     FROM steps, (VALUES ('optim/entropy'), ('teacher_kl'), ('learning/kl_weight')) v(name);
 INSERT INTO evaluations BY NAME SELECT evaluation, run, 'student' AS policy, step, 'heldout' AS split, 'done' AS status, $heldout AS n_problems,
-    4 AS samples, avg((luck < skill)::INTEGER) AS pass_at_1, pass_at_1 - 0.05 AS lo, pass_at_1 + 0.05 AS hi
-    FROM base WHERE purpose = 'evaluation' GROUP BY evaluation, run, step;
+    4 AS samples, avg((luck < skill)::INTEGER) AS pass_at_1, pass_at_1 - 0.05 AS lo, pass_at_1 + 0.05 AS hi,
+    TIMESTAMP '2026-01-01' AS started_at FROM base WHERE purpose = 'evaluation' GROUP BY evaluation, run, step;
 INSERT INTO prompts BY NAME SELECT 'prompt' AS prompt, range(30)::INTEGER[] AS tokens_P;
 INSERT INTO rollouts BY NAME SELECT $place, sample, step AS policy_step, 'stop' AS stop_reason, 'prompt' AS prompt, 30 AS n_prompt,
     60 AS n_tokens, format('```verilog
