@@ -42,7 +42,7 @@ COMMANDS: dict[str, str] = {
     "problems check": "rtl_grader.cli.folders:check",
     "problems validate": "problems:validate",
     "problems stats": "problems:stats",
-    "problems play": "evaluating:play",
+    "problems play": "playing:play",
     "problems describe": "describing:describe",
     "problems doubt": "describing:doubt",
     "problems repair": "rtl_grader.cli.repair:repair",

@@ -1,7 +1,8 @@
 """Designs whose outputs depend on the order in which a simulator runs their processes, which the language leaves open.
 
 Such a golden answer is simulated once more, with its processes in reverse order. What the two orders give
-differently counts as X: anything is right there.
+differently counts as X: anything is right there. Races between modules, and between processes that write one
+variable, are not covered.
 """
 
 from __future__ import annotations

@@ -25,15 +25,14 @@ WRONG = GOLDEN.replace("8'h11", "8'h12")
 FROZEN = GOLDEN.replace("count = count + 1", "count = 99")
 
 
-@pytest.fixture(scope="module")
-def problem():
+def judged_by(golden):
     return judged_problem(
         id="race",
         source="own",
         category="cid003",
         difficulty="easy",
         prompt="Write m.",
-        golden={"rtl/m.sv": GOLDEN},
+        golden={"rtl/m.sv": golden},
         top="m",
     )
 
@@ -43,7 +42,8 @@ def problem():
     [(GOLDEN, True), (REVERSED, True), (NONBLOCKING, True), (WRONG, False), (FROZEN, False)],
     ids=["itself", "reversed", "nonblocking", "wrong", "frozen"],
 )
-def test_an_answer_is_right_in_either_order_of_the_processes(grader, problem, text, is_right):
+def test_an_answer_is_right_in_either_order_of_the_processes(grader, text, is_right):
+    problem = judged_by(GOLDEN)
     answer = {"rtl/m.sv": text}
     assert grader.grade(problem, Answer(files=answer)).passed == is_right
     result = compare(grader.executor, problem, problem.golden, answer, Limits())
@@ -58,15 +58,7 @@ module m(input clk, rst, output reg [7:0] q);
   always @(posedge clk) q = ~{8{count[0]}};
 endmodule
 """
-    problem = judged_problem(
-        id="race",
-        source="own",
-        category="cid003",
-        difficulty="easy",
-        prompt="Write m.",
-        golden={"rtl/m.sv": text},
-        top="m",
-    )
+    problem = judged_by(text)
     verdict = grader.grade(problem, Answer(files=problem.golden))
     assert "the order of its processes decides all outputs that change" in " ".join(
         verdict.reasons

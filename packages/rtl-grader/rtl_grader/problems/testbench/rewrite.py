@@ -5,7 +5,7 @@
 - Random numbers come from the bench's own seeds, with the published values.
 - No waves are dumped.
 - If errors count, `$error`, `$fatal` and failing assertions of the bench write a mark to that file, too.
-- At the end it tells if each output of the design escapes one value, or had no known one.
+- At the end it tells if each output of the design kept one value, or had no known one.
 - Modules, instances, tasks, functions and named blocks get a suffix that `run_bench.py` replaces by a word
   that no answer can contain, so both sides may use the same names.
 
